@@ -1,0 +1,57 @@
+//! One process for one cache.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::CatalogError;
+
+/// Held as long as a process works with a cache directory.
+#[derive(Debug)]
+pub struct CacheLock {
+    _file: File,
+}
+
+impl CacheLock {
+    /// Takes the lock, waiting up to `patience` for a process that is about to end. `holder` says who
+    /// we are, for whoever finds it taken.
+    ///
+    /// # Errors
+    /// If another process keeps it, or the directory cannot be written.
+    pub fn take(cache: &Path, holder: &str, patience: Duration) -> Result<Self, CatalogError> {
+        let path = cache.join("lock");
+        let io = |error| CatalogError::io(&path, error);
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .map_err(io)?;
+        let deadline = Instant::now() + patience;
+        while let Err(error) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            if error != rustix::io::Errno::WOULDBLOCK {
+                return Err(io(error.into()));
+            }
+            if Instant::now() >= deadline {
+                let mut holder = String::new();
+                let _ = file.read_to_string(&mut holder);
+                let holder = match holder.trim() {
+                    "" => "another process".to_owned(),
+                    known => known.to_owned(),
+                };
+                return Err(CatalogError::InUse { path: cache.display().to_string(), holder });
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        file.set_len(0).map_err(io)?;
+        file.rewind().map_err(io)?;
+        writeln!(file, "{holder}").map_err(io)?;
+        Ok(Self { _file: file })
+    }
+}

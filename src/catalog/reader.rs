@@ -1,0 +1,387 @@
+//! Questions to the catalog, each over a read-only connection of its own.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::record::Extra;
+use super::{CatalogError, Inode, ROOT, directory_ino, schema, version_ino};
+use crate::document::{Datetime, Hashes};
+use crate::path::Mapper;
+
+type Result<T> = std::result::Result<T, CatalogError>;
+
+/// A file or a directory, as `stat` needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Node {
+    /// A directory.
+    Directory {
+        /// Its inode number.
+        ino: u64,
+        /// When its names last changed, in nanoseconds.
+        changed: i64,
+    },
+    /// A version of a resource.
+    File {
+        /// Its inode number.
+        ino: u64,
+        /// Nanoseconds.
+        mtime: i64,
+        /// Bytes; `None` where the Source did not say and nobody asked yet.
+        size: Option<u64>,
+    },
+}
+
+impl Node {
+    /// The inode number.
+    #[must_use]
+    pub fn ino(&self) -> u64 {
+        match self {
+            Self::Directory { ino, .. } | Self::File { ino, .. } => *ino,
+        }
+    }
+}
+
+/// A live name in a directory.
+#[derive(Clone, Debug)]
+pub struct DirEntry {
+    /// Where a later listing goes on: the number of the name.
+    pub cookie: i64,
+    /// The name.
+    pub name: String,
+    /// What it names.
+    pub node: Node,
+}
+
+/// All that is kept of a version.
+#[derive(Clone, Debug)]
+pub struct VersionRow {
+    /// Its number.
+    pub id: i64,
+    /// The number of its name.
+    pub name: i64,
+    /// What is fetched.
+    pub uri: String,
+    /// When it came into force.
+    pub begin: Datetime,
+    /// Whether it still is.
+    pub current: bool,
+    /// The time that `stat` shows.
+    pub mtime: Datetime,
+    /// Where that is from: 0 the list, 1 `lastmod`, 2 the change.
+    pub dated: u8,
+    /// Bytes, as a reader gets them.
+    pub size: Option<u64>,
+    /// Whether the size is what we found, not what the Source lists.
+    pub settled: bool,
+    /// The digests of the bytes, as coded.
+    pub hashes: Hashes,
+    /// The media type.
+    pub media: Option<String>,
+    /// The rest.
+    pub extra: Extra,
+    /// The content, where it is in the store.
+    pub content: Option<Content>,
+}
+
+/// Content that is in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// Its name in the store.
+    pub sha256: [u8; 32],
+    /// Bytes.
+    pub size: u64,
+    /// Whether a hash or a length of the Source agreed.
+    pub verified: bool,
+}
+
+/// Sums over the catalog.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Files in the current tree whose content is in the store.
+    pub cached: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// One connection's view of the catalog.
+#[derive(Debug)]
+pub struct Reader {
+    connection: Connection,
+    mapper: Arc<Mapper>,
+}
+
+const NODE: &str = "n.id, n.changed, v.id, v.mtime, v.size";
+
+impl Reader {
+    pub(super) fn open(path: &Path, mapper: Arc<Mapper>) -> Result<Self> {
+        Ok(Self { connection: schema::open_reader(path)?, mapper })
+    }
+
+    /// The node of this name in the directory with this number.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn lookup(&self, directory: i64, name: &str) -> Result<Option<Node>> {
+        let mut statement = self.connection.prepare_cached(&format!(
+            "SELECT {NODE} FROM name n LEFT JOIN version v ON v.id = n.version
+             WHERE n.parent = ?1 AND n.name = ?2 AND (n.version IS NOT NULL OR n.live > 0)"
+        ))?;
+        Ok(statement.query_row(params![directory, name], |row| node(row, 0)).optional()?)
+    }
+
+    /// The node with this inode number, in the current tree or not; a directory even if nothing is
+    /// left in it.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn node(&self, inode: Inode) -> Result<Option<Node>> {
+        match inode {
+            Inode::Directory(name) => {
+                let mut statement = self.connection.prepare_cached("SELECT changed FROM name WHERE id = ?1")?;
+                let changed = statement.query_row([name], |row| row.get(0)).optional()?;
+                Ok(changed.map(|changed| Node::Directory { ino: directory_ino(name), changed }))
+            }
+            Inode::Version(version) => {
+                let mut statement = self.connection.prepare_cached("SELECT mtime, size FROM version WHERE id = ?1")?;
+                let found = statement.query_row([version], |row| Ok((row.get(0)?, size(row, 1)?))).optional()?;
+                Ok(found.map(|(mtime, size)| Node::File { ino: version_ino(version), mtime, size }))
+            }
+        }
+    }
+
+    /// Up to `limit` live names of a directory in the order of their names, after the one whose
+    /// cookie is `after`.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn list(&self, directory: i64, after: Option<i64>, limit: usize) -> Result<Vec<DirEntry>> {
+        let mut statement = self.connection.prepare_cached(&format!(
+            "SELECT n.name, {NODE} FROM name n LEFT JOIN version v ON v.id = n.version
+             WHERE n.parent = ?1 AND n.name > COALESCE((SELECT name FROM name WHERE id = ?2), '')
+               AND (n.version IS NOT NULL OR n.live > 0)
+             ORDER BY n.name LIMIT ?3"
+        ))?;
+        let rows = statement.query_map(params![directory, after, i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
+            Ok(DirEntry { name: row.get(0)?, cookie: row.get(1)?, node: node(row, 1)? })
+        })?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// The directory that this one lies in.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn parent(&self, directory: i64) -> Result<Option<i64>> {
+        let mut statement = self.connection.prepare_cached("SELECT parent FROM name WHERE id = ?1")?;
+        let parent: Option<i64> = statement.query_row([directory], |row| row.get(0)).optional()?;
+        Ok(parent.filter(|parent| *parent > 0))
+    }
+
+    /// The path of a name from the root of the mount, without a slash before it.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn path(&self, name: i64) -> Result<String> {
+        let names = self.names(name, ROOT)?;
+        Ok(names.join("/"))
+    }
+
+    fn names(&self, name: i64, root: i64) -> Result<Vec<String>> {
+        names(&self.connection, name, root)
+    }
+
+    /// All that is kept of a version.
+    ///
+    /// # Errors
+    /// If SQLite fails, or the row says what no row of ours can say.
+    pub fn version(&self, version: i64) -> Result<Option<VersionRow>> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT v.name, v.begin, v.until, v.mtime, v.dated, v.size, v.hashes, m.type, v.extra, n.uri,
+                    r.directory, o.sha256, o.size, o.verified, v.settled
+             FROM version v JOIN name n ON n.id = v.name LEFT JOIN rset r ON r.id = n.rset
+             LEFT JOIN media m ON m.id = v.media LEFT JOIN object o ON o.id = v.object
+             WHERE v.id = ?1",
+        )?;
+        let found = statement
+            .query_row([version], |row| {
+                let hashes: Option<Vec<u8>> = row.get(6)?;
+                let extra: Option<String> = row.get(8)?;
+                let until: Option<i64> = row.get(2)?;
+                let uri: Option<String> = row.get(9)?;
+                let directory: Option<i64> = row.get(10)?;
+                let sha256: Option<[u8; 32]> = row.get(11)?;
+                let content = match sha256 {
+                    None => None,
+                    Some(sha256) => {
+                        Some(Content { sha256, size: size(row, 12)?.unwrap_or(0), verified: row.get(13)? })
+                    }
+                };
+                let known = VersionRow {
+                    id: version,
+                    name: row.get(0)?,
+                    uri: String::new(),
+                    begin: Datetime::from_nanos(row.get(1)?),
+                    current: until.is_none(),
+                    mtime: Datetime::from_nanos(row.get(3)?),
+                    dated: row.get(4)?,
+                    size: size(row, 5)?,
+                    settled: row.get(14)?,
+                    hashes: hashes.as_deref().map(Hashes::from_bytes).unwrap_or_default(),
+                    media: row.get(7)?,
+                    extra: extra.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default(),
+                    content,
+                };
+                Ok((known, uri, directory.unwrap_or(ROOT)))
+            })
+            .optional()?;
+        let Some((mut known, uri, directory)) = found else { return Ok(None) };
+        known.uri = match uri {
+            Some(uri) => uri,
+            None => derived_uri(&self.connection, &self.mapper, known.name, directory)?,
+        };
+        Ok(Some(known))
+    }
+
+    /// Versions of the current tree that have no content in the store, in the order of their numbers,
+    /// after `after`: what `content=all` still has to fetch.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn missing(&self, after: i64, limit: usize) -> Result<Vec<i64>> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT id FROM version WHERE id > ?1 AND until IS NULL AND object IS NULL ORDER BY id LIMIT ?2",
+        )?;
+        let rows = statement.query_map(params![after, i64::try_from(limit).unwrap_or(i64::MAX)], |row| row.get(0))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// The files of the current tree at or below a name, each as version and size, after `after`.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn below(&self, name: i64, after: i64, limit: usize) -> Result<Vec<(i64, Option<u64>, bool)>> {
+        let mut statement = self.connection.prepare_cached(
+            "WITH RECURSIVE below (id) AS (
+                 SELECT ?1 UNION ALL SELECT n.id FROM name n JOIN below b ON n.parent = b.id
+                 WHERE n.version IS NOT NULL OR n.live > 0)
+             SELECT v.id, v.size, v.object IS NOT NULL FROM below b JOIN name n ON n.id = b.id
+             JOIN version v ON v.id = n.version WHERE v.id > ?2 ORDER BY v.id LIMIT ?3",
+        )?;
+        let rows = statement.query_map(params![name, after, i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
+            Ok((row.get(0)?, size(row, 1)?, row.get(2)?))
+        })?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// The number of the live name at this path from the root of the mount.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn find(&self, path: &str) -> Result<Option<i64>> {
+        let mut at = ROOT;
+        let mut statement = self.connection.prepare_cached(
+            "SELECT id FROM name WHERE parent = ?1 AND name = ?2 AND (version IS NOT NULL OR live > 0)",
+        )?;
+        for name in path.split('/').filter(|name| !name.is_empty() && *name != ".") {
+            match statement.query_row(params![at, name], |row| row.get(0)).optional()? {
+                Some(id) => at = id,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(at))
+    }
+
+    /// Sums over what is cached. Reads a row for each: not for a request that somebody waits for.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn totals(&self) -> Result<Totals> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT count(*), COALESCE(sum(size), 0) FROM version WHERE object IS NOT NULL AND until IS NULL",
+        )?;
+        Ok(statement.query_row([], |row| {
+            let unsigned = |index| row.get::<_, i64>(index).map(i64::unsigned_abs);
+            Ok(Totals { cached: unsigned(0)?, bytes: unsigned(1)? })
+        })?)
+    }
+
+    /// Whether this name or one it lies in is pinned.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn pinned(&self, name: i64) -> Result<bool> {
+        let mut statement = self.connection.prepare_cached(
+            "WITH RECURSIVE up (id) AS (
+                 SELECT ?1 UNION ALL SELECT n.parent FROM name n JOIN up ON n.id = up.id WHERE n.parent > 0)
+             SELECT EXISTS (SELECT 1 FROM up JOIN pin ON pin.name = up.id)",
+        )?;
+        Ok(statement.query_row([name], |row| row.get(0))?)
+    }
+}
+
+/// The names that lead from (and without) `root` to `name`.
+pub(super) fn names(connection: &Connection, name: i64, root: i64) -> Result<Vec<String>> {
+    let mut statement = connection.prepare_cached("SELECT parent, name FROM name WHERE id = ?1")?;
+    let mut names = Vec::new();
+    let mut at = name;
+    while at != root && at > 0 {
+        let (parent, name): (i64, String) = statement.query_row([at], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        names.push(name);
+        at = parent;
+    }
+    names.reverse();
+    if names.last().is_some_and(String::is_empty) {
+        names.pop();
+    }
+    Ok(names)
+}
+
+/// The URI of a name whose path determines it.
+pub(super) fn derived_uri(connection: &Connection, mapper: &Mapper, name: i64, directory: i64) -> Result<String> {
+    let names = names(connection, name, directory)?;
+    Ok(mapper.uri(&names).unwrap_or_default())
+}
+
+fn size(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<u64>> {
+    Ok(row.get::<_, Option<i64>>(index)?.map(i64::unsigned_abs))
+}
+
+fn node(row: &Row<'_>, first: usize) -> rusqlite::Result<Node> {
+    match row.get::<_, Option<i64>>(first + 2)? {
+        None => Ok(Node::Directory { ino: directory_ino(row.get(first)?), changed: row.get(first + 1)? }),
+        Some(version) => {
+            Ok(Node::File { ino: version_ino(version), mtime: row.get(first + 3)?, size: size(row, first + 4)? })
+        }
+    }
+}
+
+/// Readers that threads borrow, as many as there are threads that ask at once.
+#[derive(Debug)]
+pub struct Pool {
+    path: PathBuf,
+    mapper: Arc<Mapper>,
+    idle: Mutex<Vec<Reader>>,
+}
+
+impl Pool {
+    pub(super) fn new(path: PathBuf, mapper: Arc<Mapper>) -> Self {
+        Self { path, mapper, idle: Mutex::new(Vec::new()) }
+    }
+
+    /// Asks the catalog something.
+    ///
+    /// # Errors
+    /// If a connection cannot be opened, or what `question` returns.
+    pub fn ask<T>(&self, question: impl FnOnce(&Reader) -> Result<T>) -> Result<T> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let reader = match idle {
+            Some(reader) => reader,
+            None => Reader::open(&self.path, Arc::clone(&self.mapper))?,
+        };
+        let answer = question(&reader);
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(reader);
+        answer
+    }
+}

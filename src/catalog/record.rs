@@ -1,0 +1,100 @@
+//! What is kept of an entry of a list.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::document::{Datetime, Entry, Facts, Hashes};
+use crate::path::ResourcePath;
+
+/// What few resources have, as one JSON text: it is kept only where there is something to keep.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extra {
+    /// The content coding that the Source declares.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoding: Option<String>,
+    /// The declared length, where it is not the size: that of the coded bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub length: Option<u64>,
+    /// `lastmod` as written, where it is not as we would write it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lastmod: Option<String>,
+    /// As written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changefreq: Option<String>,
+    /// Attributes of `rs:md` that have no place of their own, as written.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub md: BTreeMap<String, String>,
+    /// The links, attributes as written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<BTreeMap<String, String>>,
+}
+
+/// A resource as a list describes it.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// Absolute.
+    pub uri: String,
+    /// Where it lies.
+    pub path: ResourcePath,
+    /// When the version came into force, by the Source's clock.
+    pub begin: Datetime,
+    /// The time that `stat` shows.
+    pub mtime: Datetime,
+    /// Where that is from: 0 the list, 1 `lastmod`, 2 the change.
+    pub dated: u8,
+    /// The size that a reader gets, if the entry tells it.
+    pub size: Option<u64>,
+    /// The digests of the bytes, as coded.
+    pub hashes: Hashes,
+    /// The media type.
+    pub media: Option<String>,
+    /// The rest.
+    pub extra: Option<String>,
+}
+
+impl Record {
+    /// What an entry of a list whose snapshot began at `at` says of the resource `uri` at `path`.
+    #[must_use]
+    pub fn new(uri: String, path: ResourcePath, entry: &Entry, facts: &Facts, at: Datetime) -> Self {
+        let encoding = entry
+            .md
+            .get("encoding")
+            .map(str::trim)
+            .filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity"))
+            .map(str::to_owned);
+        let (mtime, dated) = match (facts.lastmod, facts.datetime) {
+            (Some(lastmod), _) => (lastmod, 1),
+            (None, Some(datetime)) => (datetime, 2),
+            (None, None) => (at, 0),
+        };
+        let mut extra = Extra {
+            length: facts.length.filter(|_| encoding.is_some()),
+            lastmod: entry.lastmod.clone().filter(|text| facts.lastmod.map(|time| time.to_string()).as_ref() != Some(text)),
+            changefreq: entry.changefreq.clone(),
+            ..Extra::default()
+        };
+        for (name, value) in entry.md.iter() {
+            if !matches!(name, "hash" | "length" | "type" | "encoding" | "path") {
+                extra.md.insert(name.to_owned(), value.to_owned());
+            }
+        }
+        for link in &entry.links {
+            extra.links.push(link.0.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect());
+        }
+        let size = if encoding.is_some() { None } else { facts.length };
+        extra.encoding = encoding;
+        let extra = (extra != Extra::default()).then(|| serde_json::to_string(&extra).unwrap_or_default());
+        Self {
+            uri,
+            path,
+            begin: facts.datetime.or(facts.lastmod).unwrap_or(at),
+            mtime,
+            dated,
+            size,
+            hashes: facts.hashes.clone(),
+            media: entry.md.get("type").map(str::trim).filter(|media| !media.is_empty()).map(str::to_owned),
+            extra,
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The tables, their versions, and how one becomes the next.
+
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::{CatalogError, ROOT};
+
+/// Each step brings a database of that number to the next; a new one goes through all of them.
+const STEPS: [&str; 1] = ["
+    CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+
+    -- A set of resources: one Capability List, or one list where there is none.
+    CREATE TABLE rset (
+        id INTEGER PRIMARY KEY,
+        key TEXT NOT NULL UNIQUE,       -- the URL of what describes it
+        label TEXT NOT NULL,            -- its directory's name, where there are several
+        directory INTEGER NOT NULL,     -- the name below which its resources lie
+        state TEXT NOT NULL,
+        cursor INTEGER,                 -- the smallest `at` of what the baseline was made from
+        at INTEGER,                     -- the `at` of the newest list that was applied
+        synced INTEGER,                 -- when the last sync ended, by our clock
+        resources INTEGER NOT NULL DEFAULT 0,
+        held INTEGER                    -- deletions held back until another complete list agrees
+    );
+
+    -- A document that the tree was made from, with its validators.
+    CREATE TABLE document (
+        id INTEGER PRIMARY KEY,
+        rset INTEGER NOT NULL,
+        url TEXT NOT NULL,
+        etag TEXT,
+        last_modified TEXT,
+        at INTEGER,
+        part INTEGER NOT NULL,          -- whether an index named it
+        entries INTEGER NOT NULL,
+        UNIQUE (rset, url)
+    );
+
+    -- A name in a directory. Rows stay when they are no longer live: directory cookies are their ids.
+    CREATE TABLE name (
+        id INTEGER PRIMARY KEY,
+        parent INTEGER NOT NULL,
+        name TEXT NOT NULL,
+        rset INTEGER NOT NULL,
+        uri TEXT,                       -- where the path does not determine it
+        version INTEGER,                -- the current version, of a live file
+        live INTEGER NOT NULL DEFAULT 0,-- the number of live names in it, of a directory
+        changed INTEGER NOT NULL DEFAULT 0,
+        UNIQUE (parent, name)
+    );
+
+    -- One version of one resource, in force from `begin` until `until`.
+    CREATE TABLE version (
+        id INTEGER PRIMARY KEY,
+        name INTEGER NOT NULL,
+        document INTEGER NOT NULL,      -- that listed it last
+        begin INTEGER NOT NULL,
+        until INTEGER,                  -- NULL: in force
+        mtime INTEGER NOT NULL,
+        dated INTEGER NOT NULL,         -- where mtime is from: 0 the list, 1 lastmod, 2 the change
+        size INTEGER,                   -- of what a reader gets; NULL: not known yet
+        settled INTEGER NOT NULL DEFAULT 0, -- whether the size is what we found, not what the Source lists
+        hashes BLOB,
+        media INTEGER,
+        extra TEXT,
+        object INTEGER                  -- the content, where it is in the store
+    );
+
+    CREATE TABLE media (id INTEGER PRIMARY KEY, type TEXT NOT NULL UNIQUE);
+
+    -- Content in the store.
+    CREATE TABLE object (
+        id INTEGER PRIMARY KEY,
+        sha256 BLOB NOT NULL UNIQUE,
+        size INTEGER NOT NULL,
+        used INTEGER NOT NULL,
+        verified INTEGER NOT NULL,      -- whether a hash or a length of the Source agreed
+        durable INTEGER NOT NULL        -- whether it is known to have reached the disk
+    );
+    CREATE INDEX object_used ON object (used);
+    CREATE INDEX version_object ON version (object) WHERE object IS NOT NULL;
+
+    -- Names whose content, and that of all below, is kept.
+    CREATE TABLE pin (name INTEGER PRIMARY KEY);
+"];
+
+/// Opens the database for writing, and makes or migrates it.
+pub(super) fn open(path: &Path) -> Result<Connection, CatalogError> {
+    let connection = Connection::open(path)?;
+    connection.busy_timeout(std::time::Duration::from_secs(10))?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "cache_size", -32_768)?;
+    connection.pragma_update(None, "temp_store", "FILE")?;
+    connection.set_prepared_statement_cache_capacity(64);
+    let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let known = i64::try_from(STEPS.len()).unwrap_or(i64::MAX);
+    if found > known {
+        return Err(CatalogError::Newer { path: path.display().to_string(), found, known });
+    }
+    for (number, step) in STEPS.iter().enumerate().skip(usize::try_from(found).unwrap_or(0)) {
+        let transaction = connection.unchecked_transaction()?;
+        transaction.execute_batch(step)?;
+        if number == 0 {
+            seed(&transaction)?;
+        }
+        transaction.pragma_update(None, "user_version", i64::try_from(number + 1).unwrap_or(i64::MAX))?;
+        transaction.commit()?;
+    }
+    Ok(connection)
+}
+
+fn seed(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute("INSERT INTO name (id, parent, name, rset) VALUES (?1, 0, '', 0)", [ROOT])?;
+    let mut random = [0_u8; 4];
+    connection.query_row("SELECT randomblob(4)", [], |row| {
+        let blob: Vec<u8> = row.get(0)?;
+        random.copy_from_slice(&blob[..4]);
+        Ok(())
+    })?;
+    let generation = u32::from_le_bytes(random);
+    for (key, value) in [("generation", generation.to_string()), ("next_name", "8".into()), ("next_version", "8".into())] {
+        connection.execute("INSERT INTO meta (key, value) VALUES (?1, ?2)", [key, &value])?;
+    }
+    Ok(())
+}
+
+/// Opens the database for reading only.
+pub(super) fn open_reader(path: &Path) -> Result<Connection, CatalogError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    connection.pragma_update(None, "cache_size", -2_048)?;
+    connection.set_prepared_statement_cache_capacity(32);
+    Ok(connection)
+}

@@ -1,0 +1,192 @@
+//! How a transaction keeps the tree: directories, live counts, files that become directories.
+
+use std::collections::{BTreeSet, HashMap};
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::writer::Changes;
+use super::{CatalogError, ROOT, directory_ino};
+use crate::path::SELF;
+
+type Result<T> = std::result::Result<T, CatalogError>;
+
+/// A row of `name`, as far as the writer needs it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NameRow {
+    pub(super) id: i64,
+    pub(super) version: Option<i64>,
+    live: i64,
+}
+
+/// What a transaction knows of the tree beyond the rows: live counts not yet written, the last path
+/// walked, and what readers will have to be told.
+#[derive(Debug, Default)]
+pub(super) struct Tree {
+    /// By directory: how its number of live names changes, for directories whose names changed.
+    deltas: HashMap<i64, i64>,
+    /// The directories of the last path, below the directory given first.
+    chain: Vec<(String, i64)>,
+    chain_root: i64,
+    pub(super) next_name: i64,
+    pub(super) changes: Changes,
+}
+
+/// Above this, counts are written before the end of the transaction.
+const MOST_DELTAS: usize = 200_000;
+
+impl Tree {
+    /// The tree as the rows have it; `next_name` is the first number not yet used.
+    pub(super) fn new(next_name: i64) -> Self {
+        Self { next_name, ..Self::default() }
+    }
+
+    pub(super) fn row(connection: &Connection, parent: i64, name: &str) -> Result<Option<NameRow>> {
+        let mut statement =
+            connection.prepare_cached("SELECT id, version, live FROM name WHERE parent = ?1 AND name = ?2")?;
+        Ok(statement
+            .query_row(params![parent, name], |row| {
+                Ok(NameRow { id: row.get(0)?, version: row.get(1)?, live: row.get(2)? })
+            })
+            .optional()?)
+    }
+
+    /// Whether live names lie in the directory, those of this transaction counted.
+    pub(super) fn is_live_directory(&self, row: NameRow) -> bool {
+        row.version.is_none() && row.live + self.deltas.get(&row.id).copied().unwrap_or(0) > 0
+    }
+
+    pub(super) fn insert(
+        &mut self,
+        connection: &Connection,
+        parent: i64,
+        name: &str,
+        rset: i64,
+        uri: Option<&str>,
+        version: Option<i64>,
+    ) -> Result<i64> {
+        let id = self.next_name;
+        self.next_name += 1;
+        let mut statement = connection
+            .prepare_cached("INSERT INTO name (id, parent, name, rset, uri, version) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
+        statement.execute(params![id, parent, name, rset, uri, version])?;
+        Ok(id)
+    }
+
+    /// The directory at `names` below `root`, made where it is missing. A file on the way becomes
+    /// `@self` in a directory of its name; `uri_of` says what its URI is.
+    pub(super) fn directory(
+        &mut self,
+        connection: &Connection,
+        root: i64,
+        names: &[String],
+        rset: i64,
+        uri_of: &mut dyn FnMut(i64) -> Result<String>,
+    ) -> Result<i64> {
+        if self.chain_root != root {
+            self.chain.clear();
+            self.chain_root = root;
+        }
+        let known = self.chain.iter().zip(names).take_while(|((known, _), name)| known == *name).count();
+        self.chain.truncate(known);
+        let mut at = self.chain.last().map_or(root, |(_, id)| *id);
+        for name in &names[known..] {
+            let id = match Self::row(connection, at, name)? {
+                None => self.insert(connection, at, name, rset, None, None)?,
+                Some(row) => {
+                    if let Some(version) = row.version {
+                        let uri = uri_of(row.id)?;
+                        self.file_to_directory(connection, at, name, row.id, version, rset, &uri)?;
+                    }
+                    row.id
+                }
+            };
+            self.chain.push((name.clone(), id));
+            at = id;
+        }
+        Ok(at)
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "a row and where it stands")]
+    fn file_to_directory(
+        &mut self,
+        connection: &Connection,
+        parent: i64,
+        name: &str,
+        id: i64,
+        version: i64,
+        rset: i64,
+        uri: &str,
+    ) -> Result<()> {
+        connection.prepare_cached("UPDATE name SET version = NULL, uri = NULL WHERE id = ?1")?.execute([id])?;
+        self.count(connection, parent, name, -1)?;
+        let moved = match Self::row(connection, id, SELF)? {
+            Some(row) => {
+                connection
+                    .prepare_cached("UPDATE name SET version = ?2, uri = ?3, rset = ?4 WHERE id = ?1")?
+                    .execute(params![row.id, version, uri, rset])?;
+                row.id
+            }
+            None => self.insert(connection, id, SELF, rset, Some(uri), Some(version))?,
+        };
+        connection.prepare_cached("UPDATE version SET name = ?2 WHERE id = ?1")?.execute([version, moved])?;
+        self.count(connection, id, SELF, 1)
+    }
+
+    /// A live name appeared in (+1), went from (-1), or changed in (0) a directory.
+    pub(super) fn count(&mut self, connection: &Connection, directory: i64, name: &str, delta: i64) -> Result<()> {
+        *self.deltas.entry(directory).or_insert(0) += delta;
+        self.changes.name(directory_ino(directory), name);
+        if self.deltas.len() > MOST_DELTAS {
+            self.settle(connection, 0)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the counts, up to the root; `now` becomes the time of each directory that changed.
+    pub(super) fn settle(&mut self, connection: &Connection, now: i64) -> Result<()> {
+        let mut update = connection.prepare_cached(
+            "UPDATE name SET live = live + ?2, changed = max(changed, ?3) WHERE id = ?1 RETURNING live, parent, name",
+        )?;
+        while !self.deltas.is_empty() {
+            for (directory, delta) in std::mem::take(&mut self.deltas) {
+                self.changes.directories.insert(directory_ino(directory));
+                let (live, parent, name): (i64, i64, String) = update
+                    .query_row(params![directory, delta, now], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+                let appeared = i64::from(live > 0) - i64::from(live - delta > 0);
+                if appeared != 0 && directory != ROOT {
+                    *self.deltas.entry(parent).or_insert(0) += appeared;
+                    self.changes.name(directory_ino(parent), &name);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Directories of this transaction in which nothing but `@self` is left: their resource is a
+    /// prefix of no other any more, and takes the directory's own name again.
+    pub(super) fn collapse(&mut self, connection: &Connection, shrunk: &BTreeSet<i64>) -> Result<()> {
+        for &directory in shrunk {
+            let lone: Option<(i64, i64, Option<String>, i64)> = connection
+                .prepare_cached(
+                    "SELECT s.id, s.version, s.uri, s.rset FROM name s
+                     WHERE s.parent = ?1 AND s.name = ?2 AND s.version IS NOT NULL
+                       AND (SELECT live FROM name WHERE id = ?1) = 1",
+                )?
+                .query_row(params![directory, SELF], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
+                .optional()?;
+            let Some((id, version, uri, rset)) = lone else { continue };
+            let (parent, name): (i64, String) = connection
+                .prepare_cached("SELECT parent, name FROM name WHERE id = ?1")?
+                .query_row([directory], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            connection.prepare_cached("UPDATE name SET version = NULL WHERE id = ?1")?.execute([id])?;
+            connection
+                .prepare_cached("UPDATE name SET version = ?2, uri = ?3, rset = ?4 WHERE id = ?1")?
+                .execute(params![directory, version, uri, rset])?;
+            connection.prepare_cached("UPDATE version SET name = ?2 WHERE id = ?1")?.execute([version, directory])?;
+            self.count(connection, directory, SELF, -1)?;
+            // The file counts in the parent in the directory's stead, which settling takes away.
+            self.count(connection, parent, &name, 1)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,264 @@
+//! Fixity information (core 7, `hash`): several digests in one attribute.
+
+use std::fmt::{self, Write as _};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use serde::{Deserialize, Serialize};
+
+/// The hash algorithms that content is verified with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Algorithm {
+    /// RFC 1321.
+    Md5,
+    /// FIPS 180.
+    Sha1,
+    /// FIPS 180.
+    Sha256,
+    /// FIPS 180.
+    Sha512,
+}
+
+impl Algorithm {
+    /// All of them, weakest first.
+    pub const ALL: [Self; 4] = [Self::Md5, Self::Sha1, Self::Sha256, Self::Sha512];
+
+    /// The token that core 7 puts before the digest.
+    #[must_use]
+    pub fn token(self) -> &'static str {
+        match self {
+            Self::Md5 => "md5",
+            Self::Sha1 => "sha-1",
+            Self::Sha256 => "sha-256",
+            Self::Sha512 => "sha-512",
+        }
+    }
+
+    /// The length of a digest in bytes.
+    #[must_use]
+    pub fn length(self) -> usize {
+        match self {
+            Self::Md5 => 16,
+            Self::Sha1 => 20,
+            Self::Sha256 => 32,
+            Self::Sha512 => 64,
+        }
+    }
+
+    fn from_token(token: &str) -> Option<Self> {
+        match token.to_ascii_lowercase().as_str() {
+            "md5" | "md-5" => Some(Self::Md5),
+            "sha-1" | "sha1" | "sha" => Some(Self::Sha1),
+            "sha-256" | "sha256" => Some(Self::Sha256),
+            "sha-512" | "sha512" => Some(Self::Sha512),
+            _ => None,
+        }
+    }
+}
+
+/// One digest.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Digest {
+    algorithm: Algorithm,
+    bytes: [u8; 64],
+}
+
+impl Digest {
+    /// The digest of `algorithm` with these bytes; none if their number is not the algorithm's.
+    #[must_use]
+    pub fn new(algorithm: Algorithm, digest: &[u8]) -> Option<Self> {
+        let mut bytes = [0; 64];
+        if digest.len() != algorithm.length() {
+            return None;
+        }
+        bytes[..digest.len()].copy_from_slice(digest);
+        Some(Self { algorithm, bytes })
+    }
+
+    /// How it was made.
+    #[must_use]
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// The digest itself.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.algorithm.length()]
+    }
+}
+
+/// `md5:` and so on, then hexadecimal, as core 7 writes it.
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.algorithm.token())?;
+        f.write_char(':')?;
+        self.bytes().iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// The digests of one representation, at most one for each algorithm.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hashes(Vec<Digest>);
+
+impl Hashes {
+    /// Reads a `hash` attribute. Digests are hexadecimal, or base64 as some Sources write them.
+    /// What cannot be used is passed over with a line in `complaints`.
+    pub fn parse(value: &str, complaints: &mut Vec<String>) -> Self {
+        let mut hashes = Self::default();
+        for item in value.split_ascii_whitespace() {
+            let Some((token, digest)) = item.split_once(':') else {
+                complaints.push(format!("hash {item:?} names no algorithm; passed over"));
+                continue;
+            };
+            let Some(algorithm) = Algorithm::from_token(token) else {
+                complaints.push(format!("hash algorithm {token:?} is not known; passed over"));
+                continue;
+            };
+            match decode(algorithm, digest) {
+                Some((digest, hexadecimal)) => {
+                    if !hexadecimal {
+                        complaints.push(format!("hash {item:?} is base64, not hexadecimal"));
+                    }
+                    hashes.insert(digest);
+                }
+                None => complaints.push(format!(
+                    "hash {item:?} is neither hexadecimal nor base64 of {} bytes; passed over",
+                    algorithm.length()
+                )),
+            }
+        }
+        hashes
+    }
+
+    /// Adds a digest, unless there is one of its algorithm.
+    pub fn insert(&mut self, digest: Digest) {
+        if self.get(digest.algorithm).is_none() {
+            self.0.push(digest);
+            self.0.sort_by_key(Digest::algorithm);
+        }
+    }
+
+    /// The digest by this algorithm.
+    #[must_use]
+    pub fn get(&self, algorithm: Algorithm) -> Option<&Digest> {
+        self.0.iter().find(|digest| digest.algorithm == algorithm)
+    }
+
+    /// The digest by the strongest algorithm there is.
+    #[must_use]
+    pub fn strongest(&self) -> Option<&Digest> {
+        self.0.last()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The digests, weakest algorithm first.
+    pub fn iter(&self) -> impl Iterator<Item = &Digest> {
+        self.0.iter()
+    }
+
+    /// A compact form for storage: for each digest its algorithm's number and its bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.0.iter().map(|d| 1 + d.bytes().len()).sum());
+        for digest in &self.0 {
+            out.push(digest.algorithm as u8);
+            out.extend_from_slice(digest.bytes());
+        }
+        out
+    }
+
+    /// Reads what [`Hashes::to_bytes`] wrote; stops at what it does not know.
+    #[must_use]
+    pub fn from_bytes(mut bytes: &[u8]) -> Self {
+        let mut hashes = Self::default();
+        while let Some((&number, rest)) = bytes.split_first() {
+            let Some(algorithm) = Algorithm::ALL.get(usize::from(number)).copied() else { break };
+            let Some(digest) = rest.get(..algorithm.length()).and_then(|d| Digest::new(algorithm, d)) else {
+                break;
+            };
+            hashes.insert(digest);
+            bytes = &rest[algorithm.length()..];
+        }
+        hashes
+    }
+}
+
+/// The digests separated by blanks, as a `hash` attribute holds them.
+impl fmt::Display for Hashes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, digest) in self.0.iter().enumerate() {
+            if index > 0 {
+                f.write_char(' ')?;
+            }
+            write!(f, "{digest}")?;
+        }
+        Ok(())
+    }
+}
+
+fn decode(algorithm: Algorithm, text: &str) -> Option<(Digest, bool)> {
+    if text.len() == 2 * algorithm.length() {
+        let mut bytes = [0_u8; 64];
+        for (index, pair) in text.as_bytes().chunks_exact(2).enumerate() {
+            bytes[index] = nibble(pair[0])? << 4 | nibble(pair[1])?;
+        }
+        return Some((Digest { algorithm, bytes }, true));
+    }
+    let bytes = STANDARD
+        .decode(text)
+        .or_else(|_| STANDARD_NO_PAD.decode(text))
+        .or_else(|_| URL_SAFE_NO_PAD.decode(text))
+        .ok()?;
+    Some((Digest::new(algorithm, &bytes)?, false))
+}
+
+fn nibble(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_hashes_across_lines() {
+        let mut complaints = Vec::new();
+        let hashes = Hashes::parse(
+            "md5:1e0d5cb8ef6ba40c99b14c0237be735e \n  sha-256:854f61290e2e197a11bc91063afce22e43f8ccc655237050ace766adc68dc784",
+            &mut complaints,
+        );
+        assert!(complaints.is_empty());
+        assert_eq!(hashes.iter().count(), 2);
+        assert_eq!(hashes.strongest().map(Digest::algorithm), Some(Algorithm::Sha256));
+        assert_eq!(Hashes::from_bytes(&hashes.to_bytes()), hashes);
+        assert_eq!(Hashes::parse(&hashes.to_string(), &mut complaints), hashes);
+    }
+
+    #[test]
+    fn base64_is_read_and_reported() {
+        let mut complaints = Vec::new();
+        let hashes = Hashes::parse("md5:1B2M2Y8AsgTpgAmY7PhCfg==", &mut complaints);
+        assert_eq!(hashes.to_string(), "md5:d41d8cd98f00b204e9800998ecf8427e");
+        assert_eq!(complaints.len(), 1);
+    }
+
+    #[test]
+    fn what_is_no_hash_is_passed_over() {
+        let mut complaints = Vec::new();
+        let text = "md5:zz crc32:00 1e0d5cb8ef6ba40c99b14c0237be735e sha-256:f4OxZX_x_DFGFDgghgdfb6rtSx-iosjf6735432nklj";
+        assert!(Hashes::parse(text, &mut complaints).is_empty());
+        assert_eq!(complaints.len(), 4, "{complaints:?}");
+    }
+}

@@ -1,0 +1,545 @@
+//! The streaming reader: one entry at a time, with everything that was tolerated on the way.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::io::Read;
+
+use quick_xml::XmlVersion;
+use quick_xml::events::{BytesStart, Event};
+use thiserror::Error;
+
+use super::input::{self, Counted, Limits, Place};
+use super::names::{self, Namespace};
+use super::record::{Attributes, Dialect, Entry, Head, Kind, Link, Warnings};
+
+/// Why a document could not be read, or not to its end. What was read before stands, but says
+/// nothing of what the document does not list.
+#[derive(Debug, Error)]
+#[error("{url}: line {line}, column {column}: {problem}")]
+pub struct DocumentError {
+    /// The document's URL or file name.
+    pub url: String,
+    /// Counted from 1, in the document as decompressed.
+    pub line: u64,
+    /// Counted from 1, in bytes.
+    pub column: u64,
+    /// What is wrong.
+    pub problem: String,
+}
+
+/// Reads one document as a stream. Memory does not grow with the document.
+pub struct Reader<'a> {
+    xml: quick_xml::Reader<Counted<'a>>,
+    url: String,
+    limits: Limits,
+    buffer: Vec<u8>,
+    scope: Scope,
+    depth: usize,
+    head: Head,
+    entry: Option<Entry>,
+    field: Option<Field>,
+    text: String,
+    warnings: Warnings,
+    entries: u64,
+    peeked: Option<Option<Entry>>,
+    root_seen: bool,
+    finished: bool,
+}
+
+impl fmt::Debug for Reader<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").field("url", &self.url).field("head", &self.head).finish_non_exhaustive()
+    }
+}
+
+/// The elements of an entry whose text is kept.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Field {
+    Loc,
+    LastMod,
+    ChangeFreq,
+}
+
+/// The namespace bindings in force.
+#[derive(Default)]
+struct Scope(Vec<(String, Namespace, usize)>);
+
+impl Scope {
+    fn resolve(&self, prefix: &str) -> Option<Namespace> {
+        match self.0.iter().rev().find(|(bound, _, _)| bound == prefix) {
+            Some((_, namespace, _)) => Some(*namespace),
+            None if prefix.is_empty() => Some(Namespace::None),
+            None if prefix == "xml" => Some(Namespace::Foreign),
+            None => None,
+        }
+    }
+
+    fn leave(&mut self, depth: usize) {
+        while self.0.last().is_some_and(|(_, _, at)| *at > depth) {
+            self.0.pop();
+        }
+    }
+}
+
+/// What one step through the document came to.
+enum Step {
+    Nothing,
+    Entry(Entry),
+    End,
+}
+
+impl<'a> Reader<'a> {
+    /// Begins to read a document, up to its first entry, so that its head is known. `url` names it
+    /// in errors.
+    ///
+    /// # Errors
+    /// If it is no `urlset` and no `sitemapindex`, or is not well-formed so far.
+    pub fn open(source: impl Read + 'a, url: &str, limits: Limits) -> Result<Self, DocumentError> {
+        let mut notes = Vec::new();
+        let at_start = |problem: String| DocumentError { url: url.to_owned(), line: 1, column: 1, problem };
+        let text = input::text(source, &mut notes).map_err(|error| at_start(error.to_string()))?;
+        let mut warnings = Warnings::default();
+        notes.iter().for_each(|note| warnings.push(0, note));
+        let mut xml = quick_xml::Reader::from_reader(Counted::new(text, &limits));
+        xml.config_mut().expand_empty_elements = true;
+        let mut reader = Self {
+            xml,
+            url: url.to_owned(),
+            limits,
+            buffer: Vec::with_capacity(4096),
+            scope: Scope::default(),
+            depth: 0,
+            head: Head {
+                kind: Kind::UrlSet,
+                dialect: Dialect::Sitemap,
+                md: Attributes::default(),
+                links: Vec::new(),
+            },
+            entry: None,
+            field: None,
+            text: String::new(),
+            warnings,
+            entries: 0,
+            peeked: None,
+            root_seen: false,
+            finished: false,
+        };
+        let first = reader.advance()?;
+        reader.peeked = Some(first);
+        Ok(reader)
+    }
+
+    /// What the document says of itself. Complete from the start, unless the document puts its own
+    /// `rs:md` or `rs:ln` after entries; then complete at its end.
+    #[must_use]
+    pub fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// What was tolerated so far.
+    #[must_use]
+    pub fn warnings(&self) -> &Warnings {
+        &self.warnings
+    }
+
+    /// The place for warnings that a typed reading adds.
+    pub fn warnings_mut(&mut self) -> &mut Warnings {
+        &mut self.warnings
+    }
+
+    /// The next entry; `None` at the end of a document that is whole.
+    ///
+    /// # Errors
+    /// If the document is not well-formed, or ends too soon. Nothing follows an error.
+    #[allow(clippy::should_implement_trait, reason = "an error ends the document; an iterator would go on")]
+    pub fn next(&mut self) -> Result<Option<Entry>, DocumentError> {
+        match self.peeked.take() {
+            Some(first) => Ok(first),
+            None => self.advance(),
+        }
+    }
+
+    fn advance(&mut self) -> Result<Option<Entry>, DocumentError> {
+        while !self.finished {
+            match self.step()? {
+                Step::Nothing => {}
+                Step::Entry(entry) => return Ok(Some(entry)),
+                Step::End => self.finished = true,
+            }
+        }
+        Ok(None)
+    }
+
+    fn step(&mut self) -> Result<Step, DocumentError> {
+        self.xml.get_mut().mark();
+        let place = self.xml.get_ref().place();
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.clear();
+        let read = self.xml.read_event_into(&mut buffer);
+        let step = match read {
+            Ok(event) => self.event(event, place).map_err(|problem| (place, problem)),
+            Err(quick_xml::Error::IllFormed(quick_xml::errors::IllFormedError::MissingEndTag(_))) => {
+                Err((self.xml.get_ref().place(), self.cut_short()))
+            }
+            Err(quick_xml::Error::Syntax(error)) => {
+                Err((place, format!("{error}; the document may be cut short here")))
+            }
+            Err(error) => Err((place, error.to_string())),
+        };
+        self.buffer = buffer;
+        step.map_err(|(place, problem)| {
+            self.finished = true;
+            DocumentError { url: self.url.clone(), line: place.line, column: place.column, problem }
+        })
+    }
+
+    fn cut_short(&self) -> String {
+        match self.entries {
+            0 => "the document ends before its root element does".to_owned(),
+            entries => format!("the document is cut short after {entries} entries"),
+        }
+    }
+
+    fn event(&mut self, event: Event<'_>, place: Place) -> Result<Step, String> {
+        match event {
+            Event::Start(start) => {
+                self.depth += 1;
+                if self.depth > self.limits.depth {
+                    return Err(format!("elements lie deeper in one another than the {} allowed", self.limits.depth));
+                }
+                self.start(&start, place)?;
+                Ok(Step::Nothing)
+            }
+            Event::End(_) => {
+                let step = self.end();
+                self.depth -= 1;
+                self.scope.leave(self.depth);
+                Ok(step)
+            }
+            Event::Text(text) => self.characters(&text.xml10_content(), place).map(|()| Step::Nothing),
+            Event::CData(text) => self.characters(&text.xml10_content(), place).map(|()| Step::Nothing),
+            Event::GeneralRef(reference) => {
+                let text = match reference.resolve_char_ref().map_err(|error| error.to_string())? {
+                    Some(character) => Cow::Owned(character.to_string()),
+                    None => {
+                        let name = reference.xml10_content();
+                        Cow::Borrowed(
+                            quick_xml::escape::resolve_predefined_entity(&name)
+                                .ok_or_else(|| format!("the entity &{name}; is not declared"))?,
+                        )
+                    }
+                };
+                self.characters(&text, place).map(|()| Step::Nothing)
+            }
+            Event::DocType(_) => Err("a DOCTYPE has no place in a sitemap document; refused".to_owned()),
+            Event::Eof if self.depth > 0 => Err(self.cut_short()),
+            Event::Eof if !self.root_seen => Err("the document is empty".to_owned()),
+            Event::Eof => Ok(Step::End),
+            Event::Empty(_) | Event::Comment(_) | Event::Decl(_) | Event::PI(_) => Ok(Step::Nothing),
+        }
+    }
+
+    fn start(&mut self, start: &BytesStart<'_>, place: Place) -> Result<(), String> {
+        self.bind(start)?;
+        let name = start.name();
+        let (local, prefix) = name.decompose();
+        let prefix = prefix.map(|prefix| prefix.into_inner()).unwrap_or_default();
+        let namespace =
+            self.scope.resolve(prefix).ok_or_else(|| format!("the namespace prefix {prefix:?} is not declared"))?;
+        let local = local.into_inner();
+        match self.depth {
+            1 => self.root(local, namespace, start),
+            2 => match (namespace, local) {
+                (Namespace::Sitemap | Namespace::None, "url" | "sitemap") => {
+                    self.check_attributes(start)?;
+                    self.begin_entry(local, place);
+                    Ok(())
+                }
+                _ => self.head_element(local, namespace, start, place),
+            },
+            3 if self.entry.is_some() => self.entry_element(local, namespace, start, place),
+            _ => self.check_attributes(start),
+        }
+    }
+
+    /// Notes the namespaces that an element declares.
+    fn bind(&mut self, start: &BytesStart<'_>) -> Result<(), String> {
+        if memchr::memmem::find(start.attributes_raw().as_bytes(), b"xmlns").is_none() {
+            return Ok(());
+        }
+        for attribute in start.attributes() {
+            let attribute = attribute.map_err(|error| error.to_string())?;
+            let key = attribute.key.0;
+            let prefix = match key.strip_prefix("xmlns") {
+                Some("") => "",
+                Some(rest) => match rest.strip_prefix(':') {
+                    Some(prefix) => prefix,
+                    None => continue,
+                },
+                None => continue,
+            };
+            let uri = value(&attribute)?;
+            let (namespace, exact) = names::namespace(&uri);
+            if !exact {
+                self.warnings.push(0, format_args!("the namespace {uri:?} is not spelled as its specification has it"));
+            }
+            self.scope.0.push((prefix.to_owned(), namespace, self.depth));
+        }
+        Ok(())
+    }
+
+    fn root(&mut self, local: &str, namespace: Namespace, start: &BytesStart<'_>) -> Result<(), String> {
+        if self.root_seen {
+            return Err(format!("a second root element, {local:?}, follows the first"));
+        }
+        self.root_seen = true;
+        self.head.kind = match local {
+            "urlset" => Kind::UrlSet,
+            "sitemapindex" => Kind::SitemapIndex,
+            _ => return Err(format!("the root element is {local:?}, neither urlset nor sitemapindex")),
+        };
+        match namespace {
+            Namespace::Sitemap => {}
+            Namespace::None => self.warnings.push(0, "the root element is in no namespace; taken as a sitemap"),
+            _ => {
+                self.warnings.push(0, "the root element is in a namespace that is not the sitemaps'; taken as a sitemap");
+                let prefix = start.name().prefix().map(|prefix| prefix.into_inner().to_owned()).unwrap_or_default();
+                self.scope.0.push((prefix, Namespace::Sitemap, self.depth));
+            }
+        }
+        for attribute in self.attributes(start, 1)?.iter() {
+            if attribute.0.ends_with(":type") {
+                self.head.dialect = Dialect::V0_1;
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_entry(&mut self, local: &str, place: Place) {
+        let wanted = match self.head.kind {
+            Kind::UrlSet => "url",
+            Kind::SitemapIndex => "sitemap",
+        };
+        if local != wanted {
+            self.warnings.push(place.line, format_args!("a {local} element in a {}", self.head.kind.name()));
+        }
+        self.entry = Some(Entry { line: place.line, ..Entry::default() });
+    }
+
+    /// A child of the root that is no entry.
+    fn head_element(
+        &mut self,
+        local: &str,
+        namespace: Namespace,
+        start: &BytesStart<'_>,
+        place: Place,
+    ) -> Result<(), String> {
+        let attributes = self.attributes(start, place.line)?;
+        let dialect = match namespace {
+            Namespace::Terms => Dialect::V1_1,
+            Namespace::DLib => Dialect::DLib2013,
+            Namespace::Xhtml if self.head.dialect == Dialect::Sitemap => {
+                self.head.dialect = Dialect::V0_1;
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
+        if self.entries > 0 {
+            self.warnings.push(place.line, format_args!("rs:{local} of the document stands after entries"));
+        }
+        match local {
+            "md" if self.head.md.is_empty() => {
+                self.head.dialect = dialect;
+                self.head.md = attributes;
+                if self.head.md.get("capability").is_some() && self.head.capability().is_none() {
+                    let name = self.head.md.get("capability").unwrap_or_default();
+                    self.warnings.push(place.line, format_args!("the capability {name:?} is not known"));
+                }
+            }
+            "md" => self.warnings.push(place.line, "a second rs:md of the document; ignored"),
+            "ln" if self.head.links.len() < self.limits.links => {
+                self.check_link(&attributes, place.line);
+                self.head.links.push(Link(attributes));
+            }
+            "ln" => self.warnings.push(place.line, "more links than are allowed; ignored"),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn entry_element(
+        &mut self,
+        local: &str,
+        namespace: Namespace,
+        start: &BytesStart<'_>,
+        place: Place,
+    ) -> Result<(), String> {
+        let field = match (namespace, local) {
+            (Namespace::Sitemap | Namespace::None, "loc") => Field::Loc,
+            (Namespace::Sitemap | Namespace::None, "lastmod") => Field::LastMod,
+            (Namespace::Sitemap | Namespace::None, "changefreq") => Field::ChangeFreq,
+            (Namespace::Terms | Namespace::DLib, "md") => {
+                let attributes = self.attributes(start, place.line)?;
+                match self.entry.as_mut() {
+                    Some(entry) if entry.md.is_empty() => entry.md = attributes,
+                    _ => self.warnings.push(place.line, "a second rs:md of the entry; ignored"),
+                }
+                return Ok(());
+            }
+            (Namespace::Terms | Namespace::DLib, "ln") => {
+                let attributes = self.attributes(start, place.line)?;
+                self.check_link(&attributes, place.line);
+                let room = self.limits.links;
+                match self.entry.as_mut() {
+                    Some(entry) if entry.links.len() < room => entry.links.push(Link(attributes)),
+                    _ => self.warnings.push(place.line, "more links than are allowed; ignored"),
+                }
+                return Ok(());
+            }
+            _ => return self.check_attributes(start),
+        };
+        self.check_attributes(start)?;
+        self.field = Some(field);
+        self.text.clear();
+        Ok(())
+    }
+
+    fn check_link(&mut self, attributes: &Attributes, line: u64) {
+        if attributes.get("rel").is_none_or(|rel| rel.trim().is_empty()) {
+            self.warnings.push(line, "rs:ln without rel; it says nothing");
+        }
+        match attributes.get("href").map(str::trim) {
+            None | Some("") => self.warnings.push(line, "rs:ln without href; it leads nowhere"),
+            Some(href) if !is_absolute(href) => {
+                self.warnings.push(line, format_args!("href {href:?} is relative; taken as relative to the document"));
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// The attributes of an element, with namespace declarations left out.
+    fn attributes(&mut self, start: &BytesStart<'_>, line: u64) -> Result<Attributes, String> {
+        let mut list = Vec::new();
+        for attribute in start.attributes() {
+            let attribute = attribute.map_err(|error| error.to_string())?;
+            let key = attribute.key.0;
+            if key.starts_with("xmlns") && matches!(key.as_bytes().get(5), None | Some(b':')) {
+                continue;
+            }
+            self.check_prefix(key)?;
+            if list.len() == self.limits.attributes {
+                self.warnings.push(line, "more attributes than are allowed; ignored");
+                break;
+            }
+            list.push((names::attribute(key), value(&attribute)?.into_owned()));
+        }
+        Ok(Attributes(list))
+    }
+
+    /// Holds the attributes of an element that says nothing to us to well-formedness.
+    fn check_attributes(&self, start: &BytesStart<'_>) -> Result<(), String> {
+        if start.attributes_raw().trim_ascii().is_empty() {
+            return Ok(());
+        }
+        for attribute in start.attributes() {
+            let attribute = attribute.map_err(|error| error.to_string())?;
+            self.check_prefix(attribute.key.0)?;
+            value(&attribute)?;
+        }
+        Ok(())
+    }
+
+    fn check_prefix(&self, key: &str) -> Result<(), String> {
+        match key.split_once(':') {
+            Some((prefix, _)) if prefix != "xmlns" && self.scope.resolve(prefix).is_none() => {
+                Err(format!("the namespace prefix {prefix:?} is not declared"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn characters(&mut self, text: &str, place: Place) -> Result<(), String> {
+        if let Some(forbidden) = forbidden(text) {
+            return Err(format!("the character U+{:04X} is not allowed in XML", u32::from(forbidden)));
+        }
+        if self.depth == 0 && !text.trim_ascii().is_empty() {
+            return Err("text stands outside the root element".to_owned());
+        }
+        if self.depth == 3 && self.field.is_some() {
+            if self.text.len() + text.len() > usize::try_from(self.limits.token).unwrap_or(usize::MAX) {
+                return Err(format!("the text begun before line {} is larger than allowed", place.line));
+            }
+            self.text.push_str(text);
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Step {
+        match self.depth {
+            3 => {
+                if let (Some(field), Some(entry)) = (self.field.take(), self.entry.as_mut()) {
+                    keep(entry, field, &self.text, &mut self.warnings);
+                }
+                Step::Nothing
+            }
+            2 => match self.entry.take() {
+                Some(entry) if entry.loc.is_empty() => {
+                    self.warnings.push(entry.line, "an entry without loc; passed over");
+                    Step::Nothing
+                }
+                Some(entry) => {
+                    self.entries += 1;
+                    Step::Entry(entry)
+                }
+                None => Step::Nothing,
+            },
+            _ => Step::Nothing,
+        }
+    }
+}
+
+/// Puts the text of a field into its entry.
+fn keep(entry: &mut Entry, field: Field, text: &str, warnings: &mut Warnings) {
+    let trimmed = text.trim();
+    match field {
+        Field::Loc if !entry.loc.is_empty() => warnings.push(entry.line, "a second loc in the entry; ignored"),
+        Field::Loc => {
+            if trimmed.len() != text.len() {
+                warnings.push(entry.line, "blanks around loc; trimmed");
+            }
+            if !trimmed.is_empty() && !is_absolute(trimmed) {
+                warnings.push(
+                    entry.line,
+                    format_args!("loc {trimmed:?} is relative; taken as relative to the document"),
+                );
+            }
+            trimmed.clone_into(&mut entry.loc);
+        }
+        Field::LastMod if entry.lastmod.is_none() => entry.lastmod = Some(trimmed.to_owned()),
+        Field::ChangeFreq if entry.changefreq.is_none() => entry.changefreq = Some(trimmed.to_owned()),
+        Field::LastMod | Field::ChangeFreq => warnings.push(entry.line, "a repeated element in the entry; ignored"),
+    }
+}
+
+/// Whether a reference begins with a scheme (RFC 3986, 3.1).
+fn is_absolute(reference: &str) -> bool {
+    reference.split_once(':').is_some_and(|(scheme, _)| {
+        scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+            && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
+    })
+}
+
+/// The first character that XML 1.0 does not allow.
+fn forbidden(text: &str) -> Option<char> {
+    text.chars().find(|c| matches!(c, '\0'..='\x08' | '\x0b' | '\x0c' | '\x0e'..='\x1f' | '\u{fffe}' | '\u{ffff}'))
+}
+
+fn value<'v>(attribute: &quick_xml::events::attributes::Attribute<'v>) -> Result<Cow<'v, str>, String> {
+    if memchr::memchr(b'<', attribute.value.as_bytes()).is_some() {
+        return Err(format!("the value of {} holds a <", attribute.key.0));
+    }
+    if let Some(forbidden) = forbidden(&attribute.value) {
+        return Err(format!("the character U+{:04X} is not allowed in XML", u32::from(forbidden)));
+    }
+    attribute.normalized_value(XmlVersion::Implicit1_0).map_err(|error| format!("{}: {error}", attribute.key.0))
+}

@@ -1,0 +1,228 @@
+//! W3C datetimes (core 7), in every precision and with every offset.
+
+use std::fmt;
+
+use jiff::{Timestamp, civil, tz};
+use thiserror::Error;
+
+/// A moment: nanoseconds since 1970-01-01T00:00:00Z, between the years 1678 and 2261.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Datetime(i64);
+
+/// Why a text is no W3C datetime.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("{0:?} is not a W3C datetime (YYYY-MM-DDThh:mm:ss[.s]Z is recommended)")]
+pub struct NotADatetime(String);
+
+/// What was forgiven while reading a datetime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forgiven {
+    /// Nothing: the text is as the specification wants it.
+    Nothing,
+    /// A time of day without a zone, taken as UTC.
+    NoZone,
+    /// A spelling that is not W3C's: a blank for the `T`, lower case, an offset without its colon.
+    Spelling,
+}
+
+impl Datetime {
+    /// The moment that lies `nanos` nanoseconds after the epoch.
+    #[must_use]
+    pub fn from_nanos(nanos: i64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since the epoch.
+    #[must_use]
+    pub fn nanos(self) -> i64 {
+        self.0
+    }
+
+    /// Now, by the clock of this machine.
+    #[must_use]
+    pub fn now() -> Self {
+        Self::from_timestamp(Timestamp::now()).unwrap_or(Self(0))
+    }
+
+    fn from_timestamp(timestamp: Timestamp) -> Option<Self> {
+        i64::try_from(timestamp.as_nanosecond()).ok().map(Self)
+    }
+
+    /// Reads a W3C datetime. What is left out of a date or a time is its beginning: `2013` is the
+    /// first moment of that year.
+    ///
+    /// # Errors
+    /// If the text is none, or names a day or an hour that does not exist.
+    pub fn parse(text: &str) -> Result<(Self, Forgiven), NotADatetime> {
+        let text = text.trim();
+        read(text.as_bytes()).ok_or_else(|| NotADatetime(text.chars().take(40).collect()))
+    }
+}
+
+/// RFC 3339 in UTC, with as many digits of a second as are needed.
+impl fmt::Display for Datetime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match Timestamp::from_nanosecond(i128::from(self.0)) {
+            Ok(timestamp) => write!(f, "{timestamp}"),
+            Err(_) => write!(f, "{}ns", self.0),
+        }
+    }
+}
+
+fn digits(bytes: &[u8], at: usize, count: usize) -> Option<i16> {
+    let mut value = 0;
+    for byte in bytes.get(at..at + count)? {
+        if !byte.is_ascii_digit() {
+            return None;
+        }
+        value = value * 10 + i16::from(byte - b'0');
+    }
+    Some(value)
+}
+
+fn read(bytes: &[u8]) -> Option<(Datetime, Forgiven)> {
+    let year = digits(bytes, 0, 4)?;
+    let (mut month, mut day) = (1, 1);
+    let mut at = 4;
+    if bytes.get(at) == Some(&b'-') {
+        month = digits(bytes, at + 1, 2)?;
+        at += 3;
+        if bytes.get(at) == Some(&b'-') {
+            day = digits(bytes, at + 1, 2)?;
+            at += 3;
+        }
+    }
+    let date = civil::Date::new(year, i8::try_from(month).ok()?, i8::try_from(day).ok()?).ok()?;
+    let mut forgiven = Forgiven::Nothing;
+    let rest = &bytes[at..];
+    let (time, offset) = match rest.first() {
+        None => (civil::Time::midnight(), 0),
+        Some(b'T' | b't' | b' ') if at == 10 => {
+            if rest[0] != b'T' {
+                forgiven = Forgiven::Spelling;
+            }
+            clock(&rest[1..], &mut forgiven)?
+        }
+        Some(_) => return None,
+    };
+    let local = tz::Offset::UTC
+        .to_timestamp(civil::DateTime::from_parts(date, time))
+        .ok()?;
+    let moment = Datetime::from_timestamp(local)?.0.checked_sub(offset * 1_000_000_000)?;
+    Some((Datetime(moment), forgiven))
+}
+
+/// `hh:mm[:ss[.s]]` and the zone: the time of day, and the offset from UTC in seconds.
+fn clock(bytes: &[u8], forgiven: &mut Forgiven) -> Option<(civil::Time, i64)> {
+    let hour = digits(bytes, 0, 2)?;
+    if bytes.get(2) != Some(&b':') {
+        return None;
+    }
+    let minute = digits(bytes, 3, 2)?;
+    let (mut second, mut nanos, mut at) = (0, 0_i32, 5);
+    if bytes.get(at) == Some(&b':') {
+        second = digits(bytes, at + 1, 2)?;
+        at += 3;
+        if matches!(bytes.get(at), Some(b'.' | b',')) {
+            if bytes[at] == b',' {
+                *forgiven = Forgiven::Spelling;
+            }
+            let fraction = bytes[at + 1..].iter().take_while(|b| b.is_ascii_digit()).count();
+            if fraction == 0 {
+                return None;
+            }
+            for place in 0..9 {
+                let digit = if place < fraction { bytes[at + 1 + place] - b'0' } else { 0 };
+                nanos = nanos * 10 + i32::from(digit);
+            }
+            at += 1 + fraction;
+        }
+    }
+    // A leap second has no place of its own in POSIX time.
+    let second = if second == 60 { 59 } else { second };
+    let time = civil::Time::new(
+        i8::try_from(hour).ok()?,
+        i8::try_from(minute).ok()?,
+        i8::try_from(second).ok()?,
+        nanos,
+    )
+    .ok()?;
+    Some((time, zone(&bytes[at..], forgiven)?))
+}
+
+fn zone(bytes: &[u8], forgiven: &mut Forgiven) -> Option<i64> {
+    let sign = match bytes.first() {
+        None => {
+            *forgiven = Forgiven::NoZone;
+            return Some(0);
+        }
+        Some(b'Z') if bytes.len() == 1 => return Some(0),
+        Some(b'z') if bytes.len() == 1 => {
+            *forgiven = Forgiven::Spelling;
+            return Some(0);
+        }
+        Some(b'+') => 1,
+        Some(b'-') => -1,
+        Some(_) => return None,
+    };
+    let hours = digits(bytes, 1, 2)?;
+    let minutes = match bytes.len() {
+        6 if bytes[3] == b':' => digits(bytes, 4, 2)?,
+        5 => digits(bytes, 3, 2)?,
+        3 => 0,
+        _ => return None,
+    };
+    if bytes.len() != 6 {
+        *forgiven = Forgiven::Spelling;
+    }
+    (hours <= 23 && minutes <= 59).then(|| sign * (i64::from(hours) * 3600 + i64::from(minutes) * 60))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_precision_and_offset() {
+        for (text, expected, forgiven) in [
+            ("2013", "2013-01-01T00:00:00Z", Forgiven::Nothing),
+            ("2013-02", "2013-02-01T00:00:00Z", Forgiven::Nothing),
+            ("2013-02-03", "2013-02-03T00:00:00Z", Forgiven::Nothing),
+            ("2013-02-03T04:05Z", "2013-02-03T04:05:00Z", Forgiven::Nothing),
+            ("2013-02-03T04:05:06Z", "2013-02-03T04:05:06Z", Forgiven::Nothing),
+            ("2013-02-03T04:05:06.7Z", "2013-02-03T04:05:06.7Z", Forgiven::Nothing),
+            ("2013-02-03T04:05:06.123456789Z", "2013-02-03T04:05:06.123456789Z", Forgiven::Nothing),
+            ("2013-02-03T04:05:06.1234567891234Z", "2013-02-03T04:05:06.123456789Z", Forgiven::Nothing),
+            ("2013-02-03T04:05:06+01:00", "2013-02-03T03:05:06Z", Forgiven::Nothing),
+            ("2013-02-03T04:05:06-05:30", "2013-02-03T09:35:06Z", Forgiven::Nothing),
+            ("2013-02-03T04:05-05:30", "2013-02-03T09:35:00Z", Forgiven::Nothing),
+            ("2013-02-03T04:05:06", "2013-02-03T04:05:06Z", Forgiven::NoZone),
+            ("2013-02-03 04:05:06Z", "2013-02-03T04:05:06Z", Forgiven::Spelling),
+            ("2013-02-03t04:05:06z", "2013-02-03T04:05:06Z", Forgiven::Spelling),
+            ("2013-02-03T04:05:06+0100", "2013-02-03T03:05:06Z", Forgiven::Spelling),
+            ("2012-06-30T23:59:60Z", "2012-06-30T23:59:59Z", Forgiven::Nothing),
+            (" 2013-02-03\n", "2013-02-03T00:00:00Z", Forgiven::Nothing),
+        ] {
+            let (moment, how) = Datetime::parse(text).unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!((moment.to_string().as_str(), how), (expected, forgiven), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_none_is_refused() {
+        for text in [
+            "", "x", "13", "2013-13-01", "2013-02-30", "2013-02-03T", "2013-02-03T25:00Z",
+            "2013-02-03T04:05:06.Z", "2013T04:05Z", "2013-02-03T04:05:06+25:00", "2013-02-03X",
+            "2013-02-03T04:05:06ZZ", "yesterday", "0001-01-01", "9999-12-31",
+        ] {
+            assert!(Datetime::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_written_form_reads_back() {
+        let (moment, _) = Datetime::parse("2013-02-03T04:05:06.070Z").unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(moment.to_string(), "2013-02-03T04:05:06.07Z");
+        assert_eq!(Datetime::parse(&moment.to_string()), Ok((moment, Forgiven::Nothing)));
+    }
+}

@@ -1,0 +1,318 @@
+//! URI to path and back.
+//!
+//! **Owns** the mapping between the URI of a resource and its path below the root of its set: the
+//! rules of which characters show as themselves, and the names that stand for what a path cannot say.
+//!
+//! **Assumes** nothing of a URI: it is text from a stranger.
+//!
+//! **Promises** that the mapping is deterministic, injective and stable: one URI has one path, two
+//! URIs never share one, whatever other URIs there are. No name is empty, `.` or `..`, holds `/`, NUL
+//! or a control character, or is longer than 255 bytes. [`Mapper::uri`] gives the URI of a path
+//! wherever the path alone determines it; [`ResourcePath::uri_needed`] says where it does not.
+//!
+//! How: a URI is *decoded* into names, and the names are *encoded* again. Where that gives back the
+//! URI, letter by letter, the names stand for it and for no other, because encoding is a function.
+//! Where it does not (an escape that need not have been one, a character that should have been one),
+//! the last name takes the long form, with part of the URI's SHA-256 in it; so does each name that
+//! looks like a long form without being one.
+//!
+//! **Never knows** which URIs exist, what a file is, or that a file can become a directory: that is
+//! the catalog's matter.
+
+mod escape;
+
+use std::fmt::Write as _;
+
+use sha2::{Digest as _, Sha256};
+use thiserror::Error;
+
+/// The longest name in bytes, as in most file systems.
+pub const NAME_MAX: usize = 255;
+
+/// The longest URI in bytes that is given a path.
+pub const URI_MAX: usize = 8192;
+
+/// The name of a resource whose URI ends in `/`.
+pub const INDEX: &str = "@index";
+
+/// The name, in its own directory, of a resource that is also a prefix of others.
+pub const SELF: &str = "@self";
+
+/// The names at the root that are not the Source's.
+pub const RESERVED: [&str; 2] = [".versions", ".resourcesync"];
+
+/// What an empty segment is shown as: no escape is spelled so, and no URI segment decodes to it.
+const EMPTY: &str = "%";
+
+/// Why a URI has no path.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum PathError {
+    /// It is not `scheme:…`.
+    #[error("{0:?} is not an absolute URI")]
+    NotAbsolute(String),
+    /// It is longer than [`URI_MAX`].
+    #[error("a URI of {0} bytes is longer than the {URI_MAX} that are given a path")]
+    TooLong(usize),
+}
+
+/// The path of a resource: its names, from the root of its set.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ResourcePath {
+    /// At least one.
+    pub names: Vec<String>,
+    /// Whether the URI has to be kept, because the names do not determine it.
+    pub uri_needed: bool,
+}
+
+impl std::fmt::Display for ResourcePath {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.names.join("/"))
+    }
+}
+
+/// The mapping for one Source.
+#[derive(Clone, Debug)]
+pub struct Mapper {
+    scheme: String,
+    authority: String,
+    /// Begins and ends with `/`.
+    prefix: String,
+}
+
+/// The parts of a URI that matter here.
+struct Parts<'u> {
+    scheme: &'u str,
+    authority: Option<&'u str>,
+    /// From after the authority to the end, query and fragment with it.
+    rest: &'u str,
+}
+
+fn split(uri: &str) -> Option<Parts<'_>> {
+    let (scheme, rest) = uri.split_once(':')?;
+    let letters = scheme.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'));
+    if !letters || !scheme.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        return None;
+    }
+    match rest.strip_prefix("//") {
+        None => Some(Parts { scheme, authority: None, rest }),
+        Some(rest) => {
+            let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+            Some(Parts { scheme, authority: Some(&rest[..end]), rest: &rest[end..] })
+        }
+    }
+}
+
+impl Mapper {
+    /// The mapping whose root is at `base`: the Source's own URL, or what `base=` says. What lies
+    /// under the directory of `base` is at the root, everything else under `@authority`. Only scheme
+    /// and authority of a Source's URL count; the path of `base=` counts with `whole_prefix`.
+    ///
+    /// # Errors
+    /// If `base` is no URL with an authority.
+    pub fn new(base: &str, whole_prefix: bool) -> Result<Self, PathError> {
+        let not_absolute = || PathError::NotAbsolute(base.chars().take(80).collect());
+        let parts = split(base).ok_or_else(not_absolute)?;
+        let authority = parts.authority.ok_or_else(not_absolute)?;
+        let path = parts.rest.split(['?', '#']).next().unwrap_or_default();
+        let prefix = match path.rfind('/') {
+            Some(end) if whole_prefix => path[..=end].to_owned(),
+            _ => "/".to_owned(),
+        };
+        Ok(Self { scheme: parts.scheme.to_owned(), authority: authority.to_owned(), prefix })
+    }
+
+    /// The path of the resource with this URI.
+    ///
+    /// # Errors
+    /// If the text is no absolute URI, or is too long.
+    pub fn path(&self, uri: &str) -> Result<ResourcePath, PathError> {
+        if uri.len() > URI_MAX {
+            return Err(PathError::TooLong(uri.len()));
+        }
+        let parts = split(uri).ok_or_else(|| PathError::NotAbsolute(uri.chars().take(80).collect()))?;
+        let mut names = Vec::new();
+        let rest = match parts.authority {
+            Some(authority)
+                if authority == self.authority && parts.scheme == self.scheme && parts.rest.starts_with(&self.prefix) =>
+            {
+                &parts.rest[self.prefix.len()..]
+            }
+            Some(authority) => {
+                let scheme = if parts.scheme == self.scheme { String::new() } else { format!("{}:", parts.scheme) };
+                names.push(format!("@{scheme}{}", escape::decode_segment(authority)));
+                parts.rest.strip_prefix('/').unwrap_or(parts.rest)
+            }
+            None => {
+                names.push(format!("@{}:", parts.scheme));
+                parts.rest
+            }
+        };
+        self.append(rest, &mut names);
+        let exact = self.encode(&names).as_deref() == Some(uri);
+        Ok(finish(names, uri, exact))
+    }
+
+    /// Adds the names of a path below its root.
+    fn append(&self, rest: &str, names: &mut Vec<String>) {
+        let end = rest.find(['?', '#']).unwrap_or(rest.len());
+        let (path, query) = rest.split_at(end);
+        let mut segments = path.split('/').peekable();
+        while let Some(segment) = segments.next() {
+            let last = segments.peek().is_none();
+            let at_root = names.is_empty();
+            names.push(match (segment, last) {
+                ("", true) if query.is_empty() => INDEX.to_owned(),
+                ("", false) => EMPTY.to_owned(),
+                (_, true) => own(escape::decode_segment(segment) + &escape::decode_query(query), at_root),
+                (_, false) => own(escape::decode_segment(segment), at_root),
+            });
+        }
+    }
+
+    /// The URI that these names stand for by the rules alone, if they stand for one.
+    fn encode(&self, names: &[String]) -> Option<String> {
+        let first = names.first()?;
+        let (mut uri, below) = match first.strip_prefix('@') {
+            Some(foreign) if first != INDEX => (self.foreign(foreign)?, &names[1..]),
+            _ => (format!("{}://{}{}", self.scheme, self.authority, self.prefix), names),
+        };
+        for (index, name) in below.iter().enumerate() {
+            let last = index + 1 == below.len();
+            match name.as_str() {
+                INDEX if last => {}
+                EMPTY => {}
+                _ => escape::encode(&mut uri, &disown(name, index == 0 && below.len() == names.len()), last),
+            }
+            if !last {
+                uri.push('/');
+            }
+        }
+        Some(uri)
+    }
+
+    /// What comes before the path of a resource under `@…`.
+    fn foreign(&self, name: &str) -> Option<String> {
+        let (scheme, authority) = match name.split_once(':') {
+            Some((scheme, "")) => return Some(format!("{scheme}:")),
+            Some((scheme, host))
+                if scheme.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-'))
+                    && !host.bytes().all(|b| b.is_ascii_digit()) =>
+            {
+                (scheme, host)
+            }
+            _ => (self.scheme.as_str(), name),
+        };
+        let mut uri = format!("{scheme}://");
+        escape::encode(&mut uri, authority, false);
+        uri.push('/');
+        Some(uri)
+    }
+
+    /// The URI of the resource at this path, where the path alone determines it.
+    #[must_use]
+    pub fn uri(&self, names: &[String]) -> Option<String> {
+        let uri = self.encode(names)?;
+        let path = self.path(&uri).ok()?;
+        (path.names == names).then_some(uri)
+    }
+}
+
+/// Percent-encodes a name that would be one of ours.
+fn own(name: String, at_root: bool) -> String {
+    if name.starts_with('@') {
+        return format!("%40{}", &name[1..]);
+    }
+    if at_root && RESERVED.contains(&name.as_str()) {
+        return format!("%2E{}", &name[1..]);
+    }
+    match name.as_str() {
+        "." => "%2E".to_owned(),
+        ".." => "%2E%2E".to_owned(),
+        _ => name,
+    }
+}
+
+/// Undoes [`own`], but for `.` and `..`, which stay encoded in URIs that mean them as names.
+fn disown(name: &str, at_root: bool) -> String {
+    if let Some(rest) = name.strip_prefix("%40") {
+        return format!("@{rest}");
+    }
+    if at_root && let Some(rest) = name.strip_prefix("%2E") && RESERVED.contains(&format!(".{rest}").as_str()) {
+        return format!(".{rest}");
+    }
+    name.to_owned()
+}
+
+/// Brings names to their final form: the long one where the rules ask for it.
+fn finish(mut names: Vec<String>, uri: &str, exact: bool) -> ResourcePath {
+    let mut uri_needed = !exact;
+    let last = names.len() - 1;
+    for index in 0..last {
+        if names[index].len() > NAME_MAX || is_long_form(&names[index]) {
+            // All resources below this directory share its name: the hash is of the names so far.
+            let key = names[..=index].join("/");
+            names[index] = long_form(&names[index], &key);
+            uri_needed = true;
+        }
+    }
+    if !exact || names[last].len() > NAME_MAX || is_long_form(&names[last]) {
+        names[last] = long_form(&names[last], uri);
+        uri_needed = true;
+    }
+    ResourcePath { names, uri_needed }
+}
+
+/// The extension of a file name with its dot, if it has a short and plain one.
+#[must_use]
+pub fn extension(name: &str) -> &str {
+    let plain = |extension: &str| {
+        (2..=11).contains(&extension.len()) && extension[1..].bytes().all(|b| b.is_ascii_alphanumeric())
+    };
+    match name.rfind('.') {
+        Some(dot) if dot > 0 && plain(&name[dot..]) => &name[dot..],
+        _ => "",
+    }
+}
+
+fn long_form(name: &str, key: &str) -> String {
+    let extension = extension(name);
+    let mut stem_end = (name.len() - extension.len()).min(NAME_MAX - 17 - extension.len());
+    while !name.is_char_boundary(stem_end) {
+        stem_end -= 1;
+    }
+    let mut long = String::with_capacity(NAME_MAX);
+    long.push_str(&name[..stem_end]);
+    long.push('~');
+    for byte in &Sha256::digest(key.as_bytes())[..8] {
+        // Writing to a String cannot fail.
+        let _ = write!(long, "{byte:02x}");
+    }
+    long.push_str(extension);
+    long
+}
+
+/// Whether a name could be taken for a long form.
+fn is_long_form(name: &str) -> bool {
+    let stem = &name[..name.len() - extension(name).len()];
+    match stem.len().checked_sub(17) {
+        Some(tilde) => {
+            stem.as_bytes()[tilde] == b'~'
+                && stem.as_bytes()[tilde + 1..].iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+        }
+        None => false,
+    }
+}
+
+/// The name of a set's directory: the last distinguishing path segment of its Capability List, made
+/// fit to be a name.
+#[must_use]
+pub fn set_name(segment: &str) -> String {
+    let decoded = escape::decode_segment(segment);
+    let stem = decoded.strip_suffix(extension(&decoded)).unwrap_or(&decoded);
+    let name = if stem.is_empty() { decoded.as_str() } else { stem };
+    let name = own(if name.is_empty() { "set".to_owned() } else { name.to_owned() }, true);
+    if name.len() > NAME_MAX { long_form(&name, segment) } else { name }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn mapper() -> Mapper {
+    Mapper::new("https://source.example/", false).unwrap()
+}
+
+fn path(uri: &str) -> String {
+    mapper().path(uri).unwrap().to_string()
+}
+
+#[test]
+fn what_uris_look_like() {
+    for (uri, expected) in [
+        ("https://source.example/a/b.pdf", "a/b.pdf"),
+        ("https://source.example/a%20b/%C3%A9t%C3%A9.txt", "a b/été.txt"),
+        ("https://source.example/a%2Fb", "a%2Fb"),
+        ("https://source.example/100%25", "100%25"),
+        ("https://source.example/a%00b%1Fc", "a%00b%1Fc"),
+        ("https://source.example/%FFx", "%FFx"),
+        ("https://source.example/%2E%2E/%2E/x", "%2E%2E/%2E/x"),
+        ("https://source.example/a//b", "a/%/b"),
+        ("https://source.example/a/", "a/@index"),
+        ("https://source.example/", "@index"),
+        ("https://source.example/a?b=c", "a?b=c"),
+        ("https://source.example/a?b=/c/../d", "a?b=%2Fc%2F..%2Fd"),
+        ("https://source.example/a/?q", "a/?q"),
+        ("https://source.example/@user/post", "%40user/post"),
+        ("https://source.example/x/@user", "x/%40user"),
+        ("https://source.example/.versions/x", "%2Eversions/x"),
+        ("https://source.example/x/.versions", "x/.versions"),
+        ("https://source.example/.resourcesync", "%2Eresourcesync"),
+        ("https://other.example.org/x", "@other.example.org/x"),
+        ("https://other.example.org:8080/x", "@other.example.org:8080/x"),
+        ("http://source.example/x", "@http:source.example/x"),
+        ("http://other.example.org/", "@http:other.example.org/@index"),
+        ("ftp://source.example/x", "@ftp:source.example/x"),
+        ("urn:isbn:0451450523", "@urn:/isbn:0451450523"),
+    ] {
+        let found = mapper().path(uri).unwrap();
+        assert_eq!(found.to_string(), expected, "{uri}");
+        assert!(!found.uri_needed, "{uri}");
+        assert_eq!(mapper().uri(&found.names).as_deref(), Some(uri));
+    }
+}
+
+#[test]
+fn the_second_spelling_of_a_name_takes_the_long_form() {
+    for (plain, other) in [
+        ("https://source.example/a?b", "https://source.example/a%3Fb"),
+        ("https://source.example/A", "https://source.example/%41"),
+        ("https://source.example/%C3%A9", "https://source.example/é"),
+        ("https://source.example/%C3%A9", "https://source.example/%c3%a9"),
+        ("https://source.example/@x", "https://source.example/%40x"),
+        ("https://source.example/a%23b", "https://source.example/a#b"),
+        ("https://source.example/a%20b", "https://source.example/a b"),
+        ("https://source.example/x/%2E%2E/y", "https://source.example/x/../y"),
+        ("https://source.example/", "https://source.example"),
+    ] {
+        let (one, two) = (mapper().path(plain).unwrap(), mapper().path(other).unwrap());
+        assert!(!one.uri_needed && two.uri_needed, "{plain} {one} / {other} {two}");
+        assert_ne!(one.names, two.names);
+        assert!(two.names.last().unwrap().starts_with(one.names.last().unwrap().as_str()), "{one} {two}");
+    }
+}
+
+#[test]
+fn long_names_are_cut_at_a_character_and_keep_their_extension() {
+    let uri = format!("https://source.example/d/{}.pdf", "é".repeat(300));
+    let found = mapper().path(&uri).unwrap();
+    let name = &found.names[1];
+    assert!(found.uri_needed && name.len() <= NAME_MAX && name.ends_with(".pdf"), "{name}");
+    assert!(is_long_form(name));
+    let hash = Sha256::digest(uri.as_bytes()).iter().take(8).fold(String::new(), |s, b| format!("{s}{b:02x}"));
+    assert!(name.contains(&format!("~{hash}.pdf")), "{name}");
+    let directory = format!("https://source.example/{}/x", "d".repeat(300));
+    let other = format!("https://source.example/{}/y", "d".repeat(300));
+    let (one, two) = (mapper().path(&directory).unwrap(), mapper().path(&other).unwrap());
+    assert_eq!(one.names[0], two.names[0], "a long directory is one directory");
+    assert_eq!(one.names[1], "x");
+}
+
+#[test]
+fn a_name_that_looks_like_a_long_form_takes_one_of_its_own() {
+    let uri = "https://source.example/a~0123456789abcdef.pdf";
+    let found = mapper().path(uri).unwrap();
+    assert!(found.uri_needed && found.names[0].starts_with("a~0123456789abcdef~"), "{found}");
+}
+
+#[test]
+fn a_base_moves_the_root() {
+    let mapper = Mapper::new("https://data.example/export/v1/list.xml", true).unwrap();
+    assert_eq!(mapper.path("https://data.example/export/v1/a/b").unwrap().to_string(), "a/b");
+    assert_eq!(mapper.path("https://data.example/other").unwrap().to_string(), "@data.example/other");
+    assert_eq!(mapper.path("https://source.example/x").unwrap().to_string(), "@source.example/x");
+}
+
+/// URIs that are made to collide: few letters, many ways to write them.
+fn nasty_uri() -> impl Strategy<Value = String> {
+    let atom = prop::sample::select(vec![
+        "a", "A", "%41", "%61", "/", "//", ".", "..", "%2E", "%2e", "%2F", "%2f", "?", "%3F", "#", "%23", "@", "%40",
+        "%", "%25", "%00", "\u{1}", "%01", "é", "%C3%A9", "%c3%a9", "%C3", "%A9", " ", "%20", "~", "0123456789abcdef",
+        ".pdf", ":", ";", "&", "=", "@index", "@self", ".versions", ".resourcesync", "\\", "%5C", "[", "%5B", "%C2%85",
+    ]);
+    let authority = prop::sample::select(vec![
+        "https://source.example", "http://source.example", "https://other.example", "http://other.example",
+        "https://http:80", "http://80", "https://source.example:443", "https://u@source.example", "HTTPS://source.example",
+        "urn:", "ftp://x", "https://", "https://@http",
+    ]);
+    let tail = prop::sample::select(vec!["", "/", "/x", "?x"]);
+    (authority, tail, prop::collection::vec(atom, 0..8), 0..3_usize).prop_map(|(authority, tail, atoms, repeat)| {
+        let long = ["", "q", "é"][repeat].repeat(if repeat == 0 { 0 } else { 270 });
+        let body = if repeat > 0 && atoms.len() % 3 == 0 { long } else { String::new() };
+        format!("{authority}/{}{body}{tail}", atoms.concat())
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3000))]
+
+    #[test]
+    fn every_name_is_a_safe_name(uri in nasty_uri()) {
+        let found = mapper().path(&uri).unwrap();
+        prop_assert!(!found.names.is_empty());
+        for (index, name) in found.names.iter().enumerate() {
+            prop_assert!(!name.is_empty() && name.len() <= NAME_MAX, "{name:?}");
+            prop_assert!(name != "." && name != "..");
+            prop_assert!(!name.contains('/') && !name.contains(char::is_control), "{name:?}");
+            prop_assert!(index > 0 || !RESERVED.contains(&name.as_str()));
+            let ours = name.starts_with('@');
+            let last = index + 1 == found.names.len();
+            let is_long = is_long_form(name);
+            prop_assert!(!ours || index == 0 || (last && (name == INDEX || is_long)), "{name:?}");
+            prop_assert!(name != SELF);
+        }
+    }
+
+    #[test]
+    fn the_mapping_is_stable_and_reversible(uri in nasty_uri()) {
+        let found = mapper().path(&uri).unwrap();
+        prop_assert_eq!(&mapper().path(&uri).unwrap(), &found);
+        if !found.uri_needed {
+            prop_assert_eq!(mapper().uri(&found.names), Some(uri));
+        }
+    }
+
+    #[test]
+    fn two_uris_never_share_a_path(uris in prop::collection::vec(nasty_uri(), 2..400)) {
+        let mut taken: HashMap<String, String> = HashMap::new();
+        for uri in uris {
+            let found = path(&uri);
+            if let Some(other) = taken.insert(found.clone(), uri.clone()) {
+                prop_assert_eq!(other, uri, "both are {}", found);
+            }
+        }
+    }
+
+    #[test]
+    fn any_text_at_all_gives_a_path_or_an_error(text in "\\PC{0,200}") {
+        let _ = mapper().path(&text);
+        let _ = mapper().path(&format!("https://source.example/{text}"));
+    }
+}

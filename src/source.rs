@@ -1,0 +1,29 @@
+//! Talking to a Source: discovery, HTTP, mirrors, limits.
+//!
+//! **Owns** every connection that is made to a Source: which URLs may be asked, with which credentials,
+//! how often, how fast, for how long, and how much of an answer is taken.
+//!
+//! **Assumes** that servers lie, stall, redirect for ever and send what nobody asked for.
+//!
+//! **Promises** that each request ends: connecting, the head of the answer and each stretch of its body
+//! have a deadline, and a body that crawls is given up; that credentials reach the host they are for
+//! and no other, through no redirect; that no more connections are made to a host than allowed; that an
+//! error says which URL, what was wrong, and what can be done.
+//!
+//! **Never knows** names, versions, or what is in the mirror.
+
+mod client;
+mod content;
+mod credentials;
+mod discovery;
+mod error;
+mod html;
+mod links;
+mod pace;
+
+pub use client::{Answer, Asked, Client, Options, Validators};
+pub use content::{Expected, Form, Hasher, Sums, decode, locations, verify};
+pub use credentials::Credentials;
+pub use discovery::{CapabilityDocument, Discovery, FoundSet, Route, discover};
+pub use error::{SourceError, Trouble};
+pub use links::{LinkValue, parse_link_header};

@@ -1,0 +1,437 @@
+//! HTTP, with a deadline on everything.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, Response, StatusCode};
+use tokio::sync::OwnedSemaphorePermit;
+use url::Url;
+
+use super::credentials::Credentials;
+use super::error::{SourceError, Trouble};
+use super::pace::Pace;
+
+type Result<T> = std::result::Result<T, SourceError>;
+
+/// How a [`Client`] behaves.
+#[derive(Debug)]
+pub struct Options {
+    /// The longest wait for the head of an answer, and for each next stretch of its body.
+    pub timeout: Duration,
+    /// The most connections to one host.
+    pub connections: usize,
+    /// The most bytes a second, in all.
+    pub rate: Option<u64>,
+    /// Certificates to trust beside the system's, in PEM.
+    pub ca: Option<PathBuf>,
+    /// Who we are, to whom.
+    pub credentials: Credentials,
+    /// The most redirects that are followed.
+    pub redirects: usize,
+    /// Bytes a second below which a body is given up.
+    pub floor: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            timeout: Duration::from_secs(30),
+            connections: 8,
+            rate: None,
+            ca: None,
+            credentials: Credentials::default(),
+            redirects: 10,
+            floor: 128,
+        }
+    }
+}
+
+/// What a server said of a body, to ask later whether it changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Validators {
+    /// `ETag`.
+    pub etag: Option<String>,
+    /// `Last-Modified`.
+    pub last_modified: Option<String>,
+}
+
+impl Validators {
+    fn of(headers: &HeaderMap) -> Self {
+        Self { etag: text(headers, &header::ETAG), last_modified: text(headers, &header::LAST_MODIFIED) }
+    }
+
+    /// What can stand in `If-Range`: a strong validator.
+    #[must_use]
+    pub fn strong(&self) -> Option<&str> {
+        self.etag.as_deref().filter(|etag| !etag.starts_with("W/")).or(self.last_modified.as_deref())
+    }
+}
+
+/// A request.
+#[derive(Clone, Debug, Default)]
+pub struct Asked<'a> {
+    /// Whether only the head of the answer is wanted.
+    pub head: bool,
+    /// To be told only of a change.
+    pub validators: Option<&'a Validators>,
+    /// First byte, and the last or none for all that follow.
+    pub range: Option<(u64, Option<u64>)>,
+    /// What the range must be a part of.
+    pub if_range: Option<&'a str>,
+    /// The content codings that are understood; identity alone, if not given.
+    pub accept_encoding: Option<&'a str>,
+    /// Whether somebody waits: then no retry goes beyond the timeout.
+    pub waited_for: bool,
+}
+
+/// HTTP to Sources.
+#[derive(Debug)]
+pub struct Client {
+    http: reqwest::Client,
+    options: Options,
+    pace: Pace,
+}
+
+/// An answer whose body has not been read yet.
+#[derive(Debug)]
+pub struct Answer {
+    /// Where it came from, after redirects.
+    pub url: Url,
+    /// The status: 200, 206 or 304.
+    pub status: u16,
+    /// The head.
+    pub headers: HeaderMap,
+    response: Response,
+    client: Arc<Client>,
+    got: u64,
+    window: (Instant, u64),
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+/// How often a request is tried again that nobody waits for.
+const MOST_TRIES: u32 = 5;
+
+impl Client {
+    /// Makes a client.
+    ///
+    /// # Errors
+    /// If the certificates cannot be read, or TLS cannot be set up.
+    pub fn new(options: Options) -> std::result::Result<Arc<Self>, String> {
+        // Fails only if it was set before, to the same.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut builder = reqwest::Client::builder()
+            .user_agent(concat!("resourcesync/", env!("CARGO_PKG_VERSION")))
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(options.timeout.min(Duration::from_secs(10)))
+            .pool_idle_timeout(Duration::from_secs(60))
+            .pool_max_idle_per_host(options.connections);
+        if let Some(path) = &options.ca {
+            let pem = std::fs::read(path).map_err(|error| format!("ca={}: {error}", path.display()))?;
+            let certificates = reqwest::Certificate::from_pem_bundle(&pem)
+                .map_err(|error| format!("ca={}: {error}", path.display()))?;
+            if certificates.is_empty() {
+                return Err(format!("ca={}: there is no certificate in it", path.display()));
+            }
+            builder = builder.tls_certs_merge(certificates);
+        }
+        let http = builder.build().map_err(|error| format!("cannot set up HTTP: {}", deepest(&error)))?;
+        let pace = Pace::new(options.connections, options.rate);
+        Ok(Arc::new(Self { http, options, pace }))
+    }
+
+    /// The longest wait for progress.
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
+        self.options.timeout
+    }
+
+    /// The most connections to one host.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.options.connections.max(1)
+    }
+
+    /// Asks for a URL, follows redirects, and tries again what may pass.
+    ///
+    /// # Errors
+    /// If there is no answer, or one that is neither 200, 206 nor 304.
+    pub async fn ask(self: &Arc<Self>, url: &str, asked: &Asked<'_>) -> Result<Answer> {
+        let first = self.checked(url)?;
+        let begun = Instant::now();
+        let mut tries = 0;
+        loop {
+            let error = match self.follow(first.clone(), asked).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            tries += 1;
+            let asked_wait = match &error.trouble {
+                Trouble::Status { retry_after, .. } => *retry_after,
+                _ => None,
+            };
+            let wait = asked_wait.unwrap_or_else(|| Duration::from_millis(250 << tries.min(5)));
+            let late = asked.waited_for && begun.elapsed() + wait >= self.options.timeout;
+            let hopeless = !asked.waited_for && (tries >= MOST_TRIES || wait > Duration::from_secs(120));
+            if !error.trouble.passes() || late || hopeless {
+                return Err(error);
+            }
+            tracing::debug!(url, tries, wait_ms = wait.as_millis(), cause = %error.trouble, "trying again");
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    fn checked(&self, url: &str) -> Result<Url> {
+        let bad = |why: String| SourceError::new(url, Trouble::BadUrl(why));
+        let parsed = Url::parse(url).map_err(|error| bad(error.to_string()))?;
+        if !matches!(parsed.scheme(), "http" | "https") {
+            return Err(bad(format!("{} is neither http nor https", parsed.scheme())));
+        }
+        if !parsed.username().is_empty() || parsed.password().is_some() {
+            return Err(bad("user and password have no place in a URL; use credentials=FILE".to_owned()));
+        }
+        Ok(parsed)
+    }
+
+    async fn follow(self: &Arc<Self>, first: Url, asked: &Asked<'_>) -> Result<Answer> {
+        let mut url = first.clone();
+        let mut visited = HashSet::new();
+        loop {
+            if !visited.insert(url.clone()) {
+                return Err(SourceError::new(&first, Trouble::RedirectLoop(format!("back at {url}"))));
+            }
+            if visited.len() > self.options.redirects + 1 {
+                return Err(SourceError::new(&first, Trouble::TooManyRedirects(self.options.redirects)));
+            }
+            let answer = self.once(url.clone(), asked).await?;
+            let status = answer.response.status();
+            if !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
+                return judge(answer, asked);
+            }
+            let target = text(&answer.headers, &header::LOCATION)
+                .ok_or_else(|| SourceError::new(&url, Trouble::Broken("a redirect without a Location".to_owned())))?;
+            let target = url
+                .join(&target)
+                .map_err(|error| SourceError::new(&url, Trouble::BadUrl(format!("redirect to {target:?}: {error}"))))?;
+            url = self.checked(target.as_str())?;
+        }
+    }
+
+    async fn once(self: &Arc<Self>, url: Url, asked: &Asked<'_>) -> Result<Answer> {
+        let host = url.host_str().map(|host| format!("{host}:{}", url.port_or_known_default().unwrap_or(0)));
+        let host = host.unwrap_or_default();
+        if asked.waited_for && let Some(wait) = self.pace.held(&host) && wait > self.options.timeout {
+            return Err(SourceError::new(&url, Trouble::Status { code: 503, retry_after: Some(wait) }));
+        }
+        let timeout = self.options.timeout;
+        let stalled = |what| SourceError::new(&url, Trouble::Stalled { what, after: timeout });
+        let entering = self.pace.enter(&host);
+        let permit = if asked.waited_for {
+            tokio::time::timeout(timeout, entering).await.map_err(|_| stalled("free connection"))?
+        } else {
+            entering.await
+        };
+        let request = self.request(&url, asked);
+        let response = tokio::time::timeout(timeout, request.send())
+            .await
+            .map_err(|_| stalled("answer"))?
+            .map_err(|error| SourceError::new(&url, trouble(&error, timeout)))?;
+        if let Some(wait) = retry_after(response.headers()).filter(|_| matches!(response.status().as_u16(), 429 | 503)) {
+            self.pace.hold(&host, wait);
+        }
+        Ok(Answer {
+            url,
+            status: response.status().as_u16(),
+            headers: response.headers().clone(),
+            response,
+            client: Arc::clone(self),
+            got: 0,
+            window: (Instant::now(), 0),
+            _permit: permit,
+        })
+    }
+
+    fn request(&self, url: &Url, asked: &Asked<'_>) -> reqwest::RequestBuilder {
+        let method = if asked.head { Method::HEAD } else { Method::GET };
+        let mut headers = HeaderMap::new();
+        let mut put = |name: HeaderName, value: &str| {
+            if let Ok(value) = HeaderValue::from_str(value) {
+                headers.insert(name, value);
+            }
+        };
+        put(header::ACCEPT_ENCODING, asked.accept_encoding.unwrap_or("identity"));
+        if let Some(validators) = asked.validators {
+            if let Some(etag) = &validators.etag {
+                put(header::IF_NONE_MATCH, etag);
+            }
+            if let Some(time) = &validators.last_modified {
+                put(header::IF_MODIFIED_SINCE, time);
+            }
+        }
+        if let Some((first, last)) = asked.range {
+            let last = last.map(|last| last.to_string()).unwrap_or_default();
+            put(header::RANGE, &format!("bytes={first}-{last}"));
+            if let Some(validator) = asked.if_range {
+                put(header::IF_RANGE, validator);
+            }
+        }
+        if let Some(secret) = self.options.credentials.header(url)
+            && let Ok(mut value) = HeaderValue::from_str(secret)
+        {
+            value.set_sensitive(true);
+            headers.insert(header::AUTHORIZATION, value);
+        }
+        self.http.request(method, url.clone()).headers(headers)
+    }
+}
+
+/// Lets through the answers that say something.
+fn judge(answer: Answer, asked: &Asked<'_>) -> Result<Answer> {
+    let status = answer.response.status();
+    let wanted = match status {
+        StatusCode::OK => true,
+        StatusCode::PARTIAL_CONTENT => asked.range.is_some(),
+        StatusCode::NOT_MODIFIED => asked.validators.is_some(),
+        _ => false,
+    };
+    if wanted {
+        return Ok(answer);
+    }
+    let retry_after = retry_after(&answer.headers);
+    Err(SourceError::new(&answer.url, Trouble::Status { code: status.as_u16(), retry_after }))
+}
+
+impl Answer {
+    /// The validators of the body.
+    #[must_use]
+    pub fn validators(&self) -> Validators {
+        Validators::of(&self.headers)
+    }
+
+    /// The length of the body in bytes, as announced.
+    #[must_use]
+    pub fn length(&self) -> Option<u64> {
+        text(&self.headers, &header::CONTENT_LENGTH)?.trim().parse().ok()
+    }
+
+    /// The content codings that the server says it applied, `identity` left out.
+    #[must_use]
+    pub fn coding(&self) -> Option<String> {
+        text(&self.headers, &header::CONTENT_ENCODING)
+            .map(|coding| coding.trim().to_ascii_lowercase())
+            .filter(|coding| !coding.is_empty() && coding != "identity")
+    }
+
+    /// Of a 206: the first byte of the part, and the length of the whole if it is told.
+    #[must_use]
+    pub fn content_range(&self) -> Option<(u64, Option<u64>)> {
+        let value = text(&self.headers, &header::CONTENT_RANGE)?;
+        let (range, whole) = value.trim().strip_prefix("bytes")?.trim().split_once('/')?;
+        let (first, _) = range.split_once('-')?;
+        Some((first.trim().parse().ok()?, whole.trim().parse().ok()))
+    }
+
+    /// The values of a header field.
+    pub fn header_values<'h>(&'h self, name: &'h str) -> impl Iterator<Item = &'h str> {
+        self.headers.get_all(name).iter().filter_map(|value| value.to_str().ok())
+    }
+
+    /// The next stretch of the body; `None` at its end.
+    ///
+    /// # Errors
+    /// If the server is silent or crawls, or the body ends before its announced length.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>> {
+        let timeout = self.client.options.timeout;
+        let chunk = tokio::time::timeout(timeout, self.response.chunk()).await;
+        let failed = |trouble| SourceError::new(&self.url, trouble);
+        let chunk = match chunk {
+            Err(_) => return Err(failed(Trouble::Stalled { what: "more of the answer", after: timeout })),
+            Ok(Err(error)) => {
+                return Err(failed(match self.length() {
+                    Some(expected) if self.got < expected => Trouble::Truncated { got: self.got, expected },
+                    _ => Trouble::Broken(deepest(&error)),
+                }));
+            }
+            Ok(Ok(chunk)) => chunk,
+        };
+        match &chunk {
+            Some(bytes) => {
+                self.got += bytes.len() as u64;
+                self.check_speed()?;
+                self.client.pace.spend(bytes.len()).await;
+            }
+            None => {
+                if let Some(expected) = self.length().filter(|expected| self.got < *expected) {
+                    return Err(failed(Trouble::Truncated { got: self.got, expected }));
+                }
+            }
+        }
+        Ok(chunk)
+    }
+
+    fn check_speed(&mut self) -> Result<()> {
+        let options = &self.client.options;
+        let (begun, before) = self.window;
+        let elapsed = begun.elapsed();
+        if elapsed < options.timeout {
+            return Ok(());
+        }
+        let floor = options.floor.min(options.rate.unwrap_or(u64::MAX) / 2);
+        if self.got - before < floor.saturating_mul(elapsed.as_secs()) {
+            return Err(SourceError::new(&self.url, Trouble::TooSlow { floor }));
+        }
+        self.window = (Instant::now(), self.got);
+        Ok(())
+    }
+
+    /// The whole body, if it is no larger than `most`.
+    ///
+    /// # Errors
+    /// If it is larger, or as [`Answer::chunk`].
+    pub async fn bytes(mut self, most: u64) -> Result<Vec<u8>> {
+        let mut body = Vec::new();
+        while let Some(chunk) = self.chunk().await? {
+            if body.len() as u64 + chunk.len() as u64 > most {
+                return Err(SourceError::new(&self.url, Trouble::TooLarge(most)));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body)
+    }
+}
+
+fn text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+}
+
+/// `Retry-After`, in seconds or as a date.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let value = text(headers, &header::RETRY_AFTER)?;
+    if let Ok(seconds) = value.trim().parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = httpdate::parse_http_date(value.trim()).ok()?;
+    Some(date.duration_since(SystemTime::now()).unwrap_or_default())
+}
+
+fn trouble(error: &reqwest::Error, timeout: Duration) -> Trouble {
+    if error.is_timeout() {
+        Trouble::Stalled { what: "connection", after: timeout.min(Duration::from_secs(10)) }
+    } else if error.is_connect() {
+        Trouble::Connect(deepest(error))
+    } else {
+        Trouble::Broken(deepest(error))
+    }
+}
+
+/// The innermost cause, which says most.
+fn deepest(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
+}

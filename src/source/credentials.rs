@@ -1,0 +1,133 @@
+//! `credentials=FILE`: who we are, to whom.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use thiserror::Error;
+use url::Url;
+
+/// The credentials of a file, by origin. A line each: `HOST[:PORT] bearer TOKEN` or
+/// `HOST[:PORT] basic USER:PASSWORD`; for HTTPS, unless the host is written `http://HOST[:PORT]`.
+/// Lines that begin with `#` and empty lines say nothing.
+#[derive(Default)]
+pub struct Credentials(HashMap<(String, String, u16), String>);
+
+/// Secrets are never shown.
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Credentials for {} hosts", self.0.len())
+    }
+}
+
+/// Why a credentials file cannot be used.
+#[derive(Debug, Error)]
+pub enum CredentialsError {
+    /// It cannot be read.
+    #[error("credentials file {path}: {error}")]
+    Io {
+        /// The file.
+        path: String,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// Others may read it.
+    #[error("credentials file {0} may be read by others; run: chmod 600 {0}")]
+    Open(String),
+    /// A line is not understood. The line itself is not shown: it may hold a secret.
+    #[error("credentials file {path}, line {line}: {problem}; expected: HOST[:PORT] bearer TOKEN, or HOST[:PORT] basic USER:PASSWORD")]
+    Line {
+        /// The file.
+        path: String,
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+}
+
+impl Credentials {
+    /// Reads a credentials file, which nobody but its owner may read.
+    ///
+    /// # Errors
+    /// If it cannot be read, is open to others, or is not understood.
+    pub fn read(path: &Path) -> Result<Self, CredentialsError> {
+        let name = path.display().to_string();
+        let io = |error| CredentialsError::Io { path: name.clone(), error };
+        let metadata = std::fs::metadata(path).map_err(io)?;
+        if metadata.permissions().mode() & 0o077 != 0 {
+            return Err(CredentialsError::Open(name));
+        }
+        let text = std::fs::read_to_string(path).map_err(io)?;
+        Self::parse(&text).map_err(|(line, problem)| CredentialsError::Line { path: name, line, problem })
+    }
+
+    fn parse(text: &str) -> Result<Self, (usize, &'static str)> {
+        let mut known = HashMap::new();
+        for (index, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let wrong = |problem| (index + 1, problem);
+            let mut words = line.splitn(3, char::is_whitespace).map(str::trim);
+            let (Some(host), Some(kind), Some(secret)) = (words.next(), words.next(), words.next()) else {
+                return Err(wrong("three words are needed"));
+            };
+            let origin = if host.contains("://") { host.to_owned() } else { format!("https://{host}") };
+            let origin = Url::parse(&origin).ok().and_then(|url| origin_of(&url)).ok_or(wrong("that is no host"))?;
+            let header = match kind {
+                "bearer" => format!("Bearer {secret}"),
+                "basic" if secret.contains(':') => format!("Basic {}", STANDARD.encode(secret)),
+                "basic" => return Err(wrong("a basic secret is USER:PASSWORD")),
+                _ => return Err(wrong("the second word is neither basic nor bearer")),
+            };
+            known.insert(origin, header);
+        }
+        Ok(Self(known))
+    }
+
+    /// The value of the `Authorization` header for this URL, if there is one for its origin.
+    #[must_use]
+    pub fn header(&self, url: &Url) -> Option<&str> {
+        self.0.get(&origin_of(url)?).map(String::as_str)
+    }
+}
+
+fn origin_of(url: &Url) -> Option<(String, String, u16)> {
+    let scheme = url.scheme();
+    matches!(scheme, "http" | "https").then_some(())?;
+    Some((scheme.to_owned(), url.host_str()?.to_owned(), url.port_or_known_default()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_for_one_origin() {
+        let known = Credentials::parse("# mine\n\na.example bearer t0k3n\nhttp://b.example:8080 basic me:pass word\n").unwrap();
+        for (url, header) in [
+            ("https://a.example/x", Some("Bearer t0k3n")),
+            ("https://a.example:443/x", Some("Bearer t0k3n")),
+            ("http://a.example/x", None),
+            ("https://a.example:8443/x", None),
+            ("https://sub.a.example/x", None),
+            ("https://a.example.evil.example/", None),
+            ("http://b.example:8080/", Some("Basic bWU6cGFzcyB3b3Jk")),
+            ("https://b.example:8080/", None),
+        ] {
+            assert_eq!(known.header(&Url::parse(url).unwrap()), header, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_bad_line_is_named_and_not_shown() {
+        for (text, line) in [("a.example bearer", 1), ("\na.example digest x", 2), ("a.example basic secret", 1)] {
+            assert_eq!(Credentials::parse(text).unwrap_err().0, line);
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What can go wrong between a Source and us.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// A request that failed: where, why, and what to do.
+#[derive(Clone, Debug, Error)]
+#[error("{url}: {trouble}")]
+pub struct SourceError {
+    /// What was asked for.
+    pub url: String,
+    /// Why it failed.
+    pub trouble: Trouble,
+}
+
+impl SourceError {
+    pub(crate) fn new(url: impl ToString, trouble: Trouble) -> Self {
+        Self { url: url.to_string(), trouble }
+    }
+}
+
+/// Why a request failed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Trouble {
+    /// It is no URL that may be asked.
+    #[error("cannot be fetched: {0}")]
+    BadUrl(String),
+    /// No connection came about.
+    #[error("cannot connect: {0}; is the server up, and the address right?")]
+    Connect(String),
+    /// The connection broke.
+    #[error("the connection broke: {0}")]
+    Broken(String),
+    /// The server was silent.
+    #[error("no {what} for {} s (timeout={})", .after.as_secs_f32(), .after.as_secs())]
+    Stalled {
+        /// What was waited for.
+        what: &'static str,
+        /// How long.
+        after: Duration,
+    },
+    /// The body came slower than is worth waiting for.
+    #[error("the server sends less than {floor} bytes a second")]
+    TooSlow {
+        /// Bytes a second.
+        floor: u64,
+    },
+    /// The server refuses.
+    #[error("the server answers {code}{}{}", reason(*.code), hint(*.code, *.retry_after))]
+    Status {
+        /// The status code.
+        code: u16,
+        /// What the server asks us to wait.
+        retry_after: Option<Duration>,
+    },
+    /// Redirects led back to where they began.
+    #[error("redirects go in a circle ({0})")]
+    RedirectLoop(String),
+    /// There were more redirects than allowed.
+    #[error("more than {0} redirects")]
+    TooManyRedirects(usize),
+    /// The body ended too soon.
+    #[error("the answer is cut short: {got} of {expected} bytes")]
+    Truncated {
+        /// Bytes.
+        got: u64,
+        /// Bytes.
+        expected: u64,
+    },
+    /// The body is not as long as the Source says.
+    #[error("wrong length: {got} bytes where the Source lists {expected}; refused (verify=warn would serve it)")]
+    WrongLength {
+        /// Bytes.
+        got: u64,
+        /// Bytes.
+        expected: u64,
+    },
+    /// The body is not what the Source says.
+    #[error("wrong content: its {algorithm} is {got} where the Source lists {expected}; refused (verify=warn would serve it)")]
+    WrongHash {
+        /// The token of the algorithm.
+        algorithm: &'static str,
+        /// Hexadecimal.
+        got: String,
+        /// Hexadecimal.
+        expected: String,
+    },
+    /// The body cannot be decoded.
+    #[error("the content coding {coding:?} cannot be undone: {problem}")]
+    BadCoding {
+        /// Its name.
+        coding: String,
+        /// Why.
+        problem: String,
+    },
+    /// The body is larger than allowed.
+    #[error("larger than the {0} bytes allowed")]
+    TooLarge(u64),
+    /// The resource changed while it was fetched.
+    #[error("the resource changed while it was fetched; the next sync will know the new version")]
+    Changed,
+    /// The bytes could not be kept.
+    #[error("cannot keep it in the cache: {0}")]
+    Disk(String),
+    /// There is nowhere to get it.
+    #[error("{0}")]
+    Nowhere(String),
+}
+
+impl Trouble {
+    /// Whether the same request may go well a moment later.
+    #[must_use]
+    pub fn passes(&self) -> bool {
+        match self {
+            Self::Connect(_) | Self::Broken(_) | Self::Truncated { .. } => true,
+            Self::Status { code, .. } => matches!(code, 408 | 429 | 500 | 502 | 503 | 504),
+            _ => false,
+        }
+    }
+
+    /// Whether the Source as a whole is away, rather than this one thing.
+    #[must_use]
+    pub fn is_away(&self) -> bool {
+        matches!(self, Self::Connect(_) | Self::Stalled { .. })
+    }
+}
+
+fn reason(code: u16) -> String {
+    match reqwest::StatusCode::from_u16(code).ok().and_then(|status| status.canonical_reason()) {
+        Some(reason) => format!(" {reason}"),
+        None => String::new(),
+    }
+}
+
+fn hint(code: u16, retry_after: Option<Duration>) -> String {
+    match (code, retry_after) {
+        (401 | 403, _) => "; a credentials=FILE with an entry for this host may help".to_owned(),
+        (404 | 410, _) => "; the Source lists it, but does not have it".to_owned(),
+        (_, Some(wait)) => format!(" and asks to wait {} s", wait.as_secs()),
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,208 @@
+//! Bytes: content by its SHA-256, files that are still being fetched, documents on their way in.
+//!
+//! **Owns** what lies under the cache directory beside the catalog: `objects/`, one file for each
+//! distinct content; `partial/`, what was fetched of a version so far; `spool/`, documents while they
+//! are read.
+//!
+//! **Assumes** that one process holds the cache.
+//!
+//! **Promises** that an object, once there, is whole and is what its name says (it comes into being by
+//! a rename of a file that was hashed before); that no name from outside is ever a path on disk; that
+//! [`Store::flush`] brings everything to the disk.
+//!
+//! **Never knows** what a resource is called or where it came from.
+
+use std::fmt::Write as _;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+use tempfile::NamedTempFile;
+
+/// The store of one cache directory.
+#[derive(Debug)]
+pub struct Store {
+    root: PathBuf,
+}
+
+/// Room on the file system of the cache, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// In all.
+    pub total: u64,
+    /// For us.
+    pub available: u64,
+}
+
+impl Store {
+    /// Opens the store of a cache directory, making what is missing, and empties the spool of what a
+    /// process before us left there.
+    ///
+    /// # Errors
+    /// If a directory cannot be made or read.
+    pub fn open(cache: &Path) -> io::Result<Self> {
+        let store = Self { root: cache.to_owned() };
+        for name in ["objects", "partial", "spool"] {
+            make_directory(&cache.join(name))?;
+        }
+        for stale in fs::read_dir(store.root.join("spool"))? {
+            fs::remove_file(stale?.path())?;
+        }
+        Ok(store)
+    }
+
+    /// The cache directory.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    fn object_path(&self, sha256: &[u8; 32]) -> PathBuf {
+        let mut name = String::with_capacity(65);
+        for (index, byte) in sha256.iter().enumerate() {
+            // Writing to a String cannot fail.
+            let _ = write!(name, "{byte:02x}");
+            if index == 0 {
+                name.push('/');
+            }
+        }
+        self.root.join("objects").join(name)
+    }
+
+    /// Opens the content with this digest.
+    ///
+    /// # Errors
+    /// If it is not there.
+    pub fn object(&self, sha256: &[u8; 32]) -> io::Result<File> {
+        File::open(self.object_path(sha256))
+    }
+
+    /// Makes content of bytes whose digest is known.
+    ///
+    /// # Errors
+    /// If the disk is full, and so on; then nothing is left behind.
+    pub fn put(&self, sha256: &[u8; 32], bytes: &[u8]) -> io::Result<()> {
+        let mut file = self.spool()?;
+        file.write_all(bytes)?;
+        self.adopt(sha256, file.into_temp_path())
+    }
+
+    /// Makes content of a file of this store whose digest is known.
+    ///
+    /// # Errors
+    /// If the file cannot be moved.
+    pub fn adopt(&self, sha256: &[u8; 32], file: tempfile::TempPath) -> io::Result<()> {
+        let path = self.object_path(sha256);
+        if let Some(parent) = path.parent() {
+            make_directory(parent)?;
+        }
+        file.persist(path).map_err(|error| error.error)
+    }
+
+    /// Removes content. That it is gone already is no error.
+    ///
+    /// # Errors
+    /// If it cannot be removed.
+    pub fn remove(&self, sha256: &[u8; 32]) -> io::Result<()> {
+        absent_is_fine(fs::remove_file(self.object_path(sha256)))
+    }
+
+    /// Whether content is what its name says.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn check(&self, sha256: &[u8; 32]) -> io::Result<bool> {
+        let mut file = self.object(sha256)?;
+        let mut hasher = Sha256::new();
+        let mut buffer = vec![0; 256 << 10];
+        loop {
+            match file.read(&mut buffer)? {
+                0 => return Ok(hasher.finalize().as_slice() == sha256),
+                count => hasher.update(&buffer[..count]),
+            }
+        }
+    }
+
+    /// A new file that vanishes if nobody adopts it.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn spool(&self) -> io::Result<NamedTempFile> {
+        NamedTempFile::new_in(self.root.join("spool"))
+    }
+
+    /// The file of what was fetched so far of a version, made where there is none.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn partial(&self, version: i64) -> io::Result<File> {
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(self.partial_path(version))
+    }
+
+    /// Where that file lies.
+    #[must_use]
+    pub fn partial_path(&self, version: i64) -> PathBuf {
+        self.root.join("partial").join(version.to_string())
+    }
+
+    /// Where notes on it lie: what it is a part of.
+    #[must_use]
+    pub fn partial_notes(&self, version: i64) -> PathBuf {
+        self.root.join("partial").join(format!("{version}.json"))
+    }
+
+    /// Forgets what was fetched so far of a version.
+    ///
+    /// # Errors
+    /// If it cannot be removed.
+    pub fn forget_partial(&self, version: i64) -> io::Result<()> {
+        absent_is_fine(fs::remove_file(self.partial_notes(version)))?;
+        absent_is_fine(fs::remove_file(self.partial_path(version)))
+    }
+
+    /// Brings everything to the disk.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn flush(&self) -> io::Result<()> {
+        Ok(rustix::fs::syncfs(File::open(&self.root)?)?)
+    }
+
+    /// Room on the file system of the cache.
+    ///
+    /// # Errors
+    /// If the file system does not say.
+    pub fn room(&self) -> io::Result<Room> {
+        let found = rustix::fs::statvfs(&self.root)?;
+        Ok(Room {
+            total: found.f_blocks.saturating_mul(found.f_frsize),
+            available: found.f_bavail.saturating_mul(found.f_frsize),
+        })
+    }
+}
+
+fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Makes a directory that only its owner may enter, and those above it.
+///
+/// # Errors
+/// If it cannot be made.
+pub fn make_directory(path: &Path) -> io::Result<()> {
+    match path.is_dir() {
+        true => Ok(()),
+        false => DirBuilder::new().recursive(true).mode(0o700).create(path),
+    }
+}
