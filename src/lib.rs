@@ -1,10 +1,32 @@
-//! A remote ResourceSync Source as a read-only directory.
+//! A remote ResourceSync Source (ANSI/NISO Z39.99) as an ordinary read-only directory.
+//!
+//! Data flows one way: a Source's documents and bytes come in, become rows and objects, and go out
+//! through FUSE. Each room opens with what it owns, assumes, promises and must never know; who may use
+//! whom:
+//!
+//! | room | may use |
+//! | --- | --- |
+//! | [`document`] | nothing of ours |
+//! | [`path`] | nothing of ours |
+//! | [`catalog`] | [`document`], [`path`] |
+//! | [`store`] | nothing of ours |
+//! | [`source`] | [`document`]; [`path`] for the names of sets |
+//! | [`sync`] | all above |
+//! | [`fs`] | [`catalog`], [`document`] for times, and "bring me this version"; not HTTP |
+//! | [`demo`] | [`document`] |
+//! | [`cli`] | all |
+//!
+//! Everything but [`fs`] and [`cli`] is tested without a mount.
 
 // Tests state what must hold; there a panic is the point.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod catalog;
+pub mod cli;
+pub mod demo;
 pub mod document;
+pub mod fs;
 pub mod path;
 pub mod source;
 pub mod store;
+pub mod sync;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::record::Extra;
+use super::writer::SetRow;
 use super::{CatalogError, Inode, ROOT, directory_ino, schema, version_ino};
 use crate::document::{Datetime, Hashes};
 use crate::path::Mapper;
@@ -151,22 +152,25 @@ impl Reader {
         }
     }
 
-    /// Up to `limit` live names of a directory in the order of their names, after the one whose
-    /// cookie is `after`.
+    /// Visits the live names of a directory in the order of their names, after the one whose cookie is
+    /// `after`, until `visit` says false.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn list(&self, directory: i64, after: Option<i64>, limit: usize) -> Result<Vec<DirEntry>> {
+    pub fn list(&self, directory: i64, after: Option<i64>, mut visit: impl FnMut(DirEntry) -> bool) -> Result<()> {
         let mut statement = self.connection.prepare_cached(&format!(
             "SELECT n.name, {NODE} FROM name n LEFT JOIN version v ON v.id = n.version
              WHERE n.parent = ?1 AND n.name > COALESCE((SELECT name FROM name WHERE id = ?2), '')
                AND (n.version IS NOT NULL OR n.live > 0)
-             ORDER BY n.name LIMIT ?3"
+             ORDER BY n.name"
         ))?;
-        let rows = statement.query_map(params![directory, after, i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
-            Ok(DirEntry { name: row.get(0)?, cookie: row.get(1)?, node: node(row, 1)? })
-        })?;
-        Ok(rows.collect::<rusqlite::Result<_>>()?)
+        let mut rows = statement.query(params![directory, after])?;
+        while let Some(row) = rows.next()? {
+            if !visit(DirEntry { name: row.get(0)?, cookie: row.get(1)?, node: node(row, 1)? }) {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// The directory that this one lies in.
@@ -275,6 +279,20 @@ impl Reader {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
+    /// How many files of the current tree are at or below a name.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn count_below(&self, name: i64) -> Result<u64> {
+        let mut statement = self.connection.prepare_cached(
+            "WITH RECURSIVE below (id) AS (
+                 SELECT ?1 UNION ALL SELECT n.id FROM name n JOIN below b ON n.parent = b.id
+                 WHERE n.version IS NOT NULL OR n.live > 0)
+             SELECT count(*) FROM below b JOIN name n ON n.id = b.id WHERE n.version IS NOT NULL",
+        )?;
+        Ok(statement.query_row([name], |row| row.get::<_, i64>(0))?.unsigned_abs())
+    }
+
     /// The number of the live name at this path from the root of the mount.
     ///
     /// # Errors
@@ -291,6 +309,14 @@ impl Reader {
             }
         }
         Ok(Some(at))
+    }
+
+    /// The sets, in the order in which they were made.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn sets(&self) -> Result<Vec<SetRow>> {
+        super::writer::sets(&self.connection)
     }
 
     /// Sums over what is cached. Reads a row for each: not for a request that somebody waits for.

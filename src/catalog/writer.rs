@@ -202,26 +202,7 @@ impl Writer {
     /// # Errors
     /// If SQLite fails.
     pub fn sets(&self) -> Result<Vec<SetRow>> {
-        let mut statement = self.connection.prepare_cached(
-            "SELECT id, key, label, directory, state, cursor, at, synced, resources, held FROM rset ORDER BY id",
-        )?;
-        let time = |nanos: Option<i64>| nanos.map(Datetime::from_nanos);
-        let rows = statement.query_map([], |row| {
-            let state: String = row.get(4)?;
-            Ok(SetRow {
-                id: row.get(0)?,
-                key: row.get(1)?,
-                label: row.get(2)?,
-                directory: row.get(3)?,
-                state: SetState::from_name(&state),
-                cursor: time(row.get(5)?),
-                at: time(row.get(6)?),
-                synced: time(row.get(7)?),
-                resources: row.get::<_, i64>(8)?.unsigned_abs(),
-                held: row.get::<_, Option<i64>>(9)?.map(i64::unsigned_abs),
-            })
-        })?;
-        Ok(rows.collect::<rusqlite::Result<_>>()?)
+        sets(&self.connection)
     }
 
     /// The documents that a set was made from.
@@ -323,6 +304,29 @@ impl Writer {
         let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
+}
+
+pub(super) fn sets(connection: &Connection) -> Result<Vec<SetRow>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id, key, label, directory, state, cursor, at, synced, resources, held FROM rset ORDER BY id",
+    )?;
+    let time = |nanos: Option<i64>| nanos.map(Datetime::from_nanos);
+    let rows = statement.query_map([], |row| {
+        let state: String = row.get(4)?;
+        Ok(SetRow {
+            id: row.get(0)?,
+            key: row.get(1)?,
+            label: row.get(2)?,
+            directory: row.get(3)?,
+            state: SetState::from_name(&state),
+            cursor: time(row.get(5)?),
+            at: time(row.get(6)?),
+            synced: time(row.get(7)?),
+            resources: row.get::<_, i64>(8)?.unsigned_abs(),
+            held: row.get::<_, Option<i64>>(9)?.map(i64::unsigned_abs),
+        })
+    })?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
 fn meta(connection: &Connection, key: &str) -> Result<Option<String>> {

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
@@ -84,8 +85,8 @@ pub struct Asked<'a> {
     pub if_range: Option<&'a str>,
     /// The content codings that are understood; identity alone, if not given.
     pub accept_encoding: Option<&'a str>,
-    /// Whether somebody waits: then no retry goes beyond the timeout.
-    pub waited_for: bool,
+    /// Somebody waits: nothing, retries included, goes on longer than this without progress.
+    pub patience: Option<Duration>,
 }
 
 /// HTTP to Sources.
@@ -93,6 +94,7 @@ pub struct Asked<'a> {
 pub struct Client {
     http: reqwest::Client,
     options: Options,
+    timeout_millis: AtomicU64,
     pace: Pace,
 }
 
@@ -107,6 +109,7 @@ pub struct Answer {
     pub headers: HeaderMap,
     response: Response,
     client: Arc<Client>,
+    patience: Duration,
     got: u64,
     window: (Instant, u64),
     _permit: Option<OwnedSemaphorePermit>,
@@ -140,19 +143,35 @@ impl Client {
         }
         let http = builder.build().map_err(|error| format!("cannot set up HTTP: {}", deepest(&error)))?;
         let pace = Pace::new(options.connections, options.rate);
-        Ok(Arc::new(Self { http, options, pace }))
+        let timeout_millis = AtomicU64::new(millis(options.timeout));
+        Ok(Arc::new(Self { http, options, timeout_millis, pace }))
     }
 
     /// The longest wait for progress.
     #[must_use]
     pub fn timeout(&self) -> Duration {
-        self.options.timeout
+        Duration::from_millis(self.timeout_millis.load(Ordering::Relaxed))
     }
 
     /// The most connections to one host.
     #[must_use]
     pub fn connections(&self) -> usize {
-        self.options.connections.max(1)
+        self.pace.connections()
+    }
+
+    /// Changes the longest wait for progress.
+    pub fn set_timeout(&self, timeout: Duration) {
+        self.timeout_millis.store(millis(timeout), Ordering::Relaxed);
+    }
+
+    /// Changes the most connections to one host.
+    pub fn set_connections(&self, connections: usize) {
+        self.pace.set_connections(connections);
+    }
+
+    /// Changes the most bytes a second.
+    pub fn set_rate(&self, rate: Option<u64>) {
+        self.pace.set_rate(rate);
     }
 
     /// Asks for a URL, follows redirects, and tries again what may pass.
@@ -174,8 +193,8 @@ impl Client {
                 _ => None,
             };
             let wait = asked_wait.unwrap_or_else(|| Duration::from_millis(250 << tries.min(5)));
-            let late = asked.waited_for && begun.elapsed() + wait >= self.options.timeout;
-            let hopeless = !asked.waited_for && (tries >= MOST_TRIES || wait > Duration::from_secs(120));
+            let late = asked.patience.is_some_and(|patience| begun.elapsed() + wait >= patience);
+            let hopeless = asked.patience.is_none() && (tries >= MOST_TRIES || wait > Duration::from_secs(120));
             if !error.trouble.passes() || late || hopeless {
                 return Err(error);
             }
@@ -223,16 +242,18 @@ impl Client {
     async fn once(self: &Arc<Self>, url: Url, asked: &Asked<'_>) -> Result<Answer> {
         let host = url.host_str().map(|host| format!("{host}:{}", url.port_or_known_default().unwrap_or(0)));
         let host = host.unwrap_or_default();
-        if asked.waited_for && let Some(wait) = self.pace.held(&host) && wait > self.options.timeout {
-            return Err(SourceError::new(&url, Trouble::Status { code: 503, retry_after: Some(wait) }));
+        let timeout = asked.patience.unwrap_or_else(|| self.timeout());
+        if let Some(wait) = self.pace.held(&host) {
+            if asked.patience.is_some() && wait > timeout {
+                return Err(SourceError::new(&url, Trouble::Status { code: 503, retry_after: Some(wait) }));
+            }
+            tokio::time::sleep(wait).await;
         }
-        let timeout = self.options.timeout;
         let stalled = |what| SourceError::new(&url, Trouble::Stalled { what, after: timeout });
         let entering = self.pace.enter(&host);
-        let permit = if asked.waited_for {
-            tokio::time::timeout(timeout, entering).await.map_err(|_| stalled("free connection"))?
-        } else {
-            entering.await
+        let permit = match asked.patience {
+            Some(_) => tokio::time::timeout(timeout, entering).await.map_err(|_| stalled("free connection"))?,
+            None => entering.await,
         };
         let request = self.request(&url, asked);
         let response = tokio::time::timeout(timeout, request.send())
@@ -248,6 +269,7 @@ impl Client {
             headers: response.headers().clone(),
             response,
             client: Arc::clone(self),
+            patience: timeout,
             got: 0,
             window: (Instant::now(), 0),
             _permit: permit,
@@ -344,7 +366,7 @@ impl Answer {
     /// # Errors
     /// If the server is silent or crawls, or the body ends before its announced length.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>> {
-        let timeout = self.client.options.timeout;
+        let timeout = self.patience;
         let chunk = tokio::time::timeout(timeout, self.response.chunk()).await;
         let failed = |trouble| SourceError::new(&self.url, trouble);
         let chunk = match chunk {
@@ -376,10 +398,10 @@ impl Answer {
         let options = &self.client.options;
         let (begun, before) = self.window;
         let elapsed = begun.elapsed();
-        if elapsed < options.timeout {
+        if elapsed < self.patience {
             return Ok(());
         }
-        let floor = options.floor.min(options.rate.unwrap_or(u64::MAX) / 2);
+        let floor = options.floor.min(self.client.pace.rate().unwrap_or(u64::MAX) / 2);
         if self.got - before < floor.saturating_mul(elapsed.as_secs()) {
             return Err(SourceError::new(&self.url, Trouble::TooSlow { floor }));
         }
@@ -401,6 +423,10 @@ impl Answer {
         }
         Ok(body)
     }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {

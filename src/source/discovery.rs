@@ -178,7 +178,7 @@ pub async fn discover(client: &Arc<Client>, source: &str) -> Result<Discovery> {
 
 impl Explorer<'_> {
     async fn get(&self, url: &Url) -> Result<Answer> {
-        let asked = Asked { accept_encoding: Some("gzip, identity;q=0.5"), waited_for: true, ..Asked::default() };
+        let asked = Asked { accept_encoding: Some("gzip, identity;q=0.5"), patience: Some(self.client.timeout()), ..Asked::default() };
         self.client.ask(url.as_str(), &asked).await
     }
 

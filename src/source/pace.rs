@@ -1,6 +1,7 @@
 //! How much at once, and how fast.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -9,9 +10,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// Limits of connections per host and of bytes per second in all.
 #[derive(Debug)]
 pub(super) struct Pace {
-    connections: usize,
+    connections: AtomicUsize,
     hosts: Mutex<HashMap<String, Host>>,
-    rate: Option<u64>,
+    /// Bytes a second; 0: no limit.
+    rate: AtomicU64,
     next_byte: Mutex<Instant>,
 }
 
@@ -27,22 +29,44 @@ const MOST_HOSTS: usize = 10_000;
 impl Pace {
     pub(super) fn new(connections: usize, rate: Option<u64>) -> Self {
         Self {
-            connections: connections.max(1),
+            connections: AtomicUsize::new(connections.max(1)),
             hosts: Mutex::new(HashMap::new()),
-            rate: rate.filter(|rate| *rate > 0),
+            rate: AtomicU64::new(rate.unwrap_or(0)),
             next_byte: Mutex::new(Instant::now()),
         }
     }
 
+    /// The most connections to one host.
+    pub(super) fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// From now on, no more than so many. Requests that are under way count by the old number.
+    pub(super) fn set_connections(&self, connections: usize) {
+        self.connections.store(connections.max(1), Ordering::Relaxed);
+        self.hosts.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// The most bytes a second.
+    pub(super) fn rate(&self) -> Option<u64> {
+        Some(self.rate.load(Ordering::Relaxed)).filter(|rate| *rate > 0)
+    }
+
+    /// From now on, no faster than this.
+    pub(super) fn set_rate(&self, rate: Option<u64>) {
+        self.rate.store(rate.unwrap_or(0), Ordering::Relaxed);
+    }
+
     /// Waits for a connection to this host to be free.
     pub(super) async fn enter(&self, host: &str) -> Option<OwnedSemaphorePermit> {
+        let connections = self.connections();
         let slots = {
             let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
             if hosts.len() > MOST_HOSTS {
-                hosts.retain(|_, host| host.slots.available_permits() < self.connections);
+                hosts.retain(|_, host| host.slots.available_permits() < connections);
             }
             let host = hosts.entry(host.to_owned()).or_insert_with(|| Host {
-                slots: Arc::new(Semaphore::new(self.connections)),
+                slots: Arc::new(Semaphore::new(connections)),
                 not_before: None,
             });
             Arc::clone(&host.slots)
@@ -67,7 +91,7 @@ impl Pace {
 
     /// Waits until so many bytes more may have come.
     pub(super) async fn spend(&self, bytes: usize) {
-        let Some(rate) = self.rate else { return };
+        let Some(rate) = self.rate() else { return };
         let wait = {
             let mut next = self.next_byte.lock().unwrap_or_else(PoisonError::into_inner);
             let now = Instant::now();

@@ -1,0 +1,70 @@
+//! From the file system's questions to the engine's answers.
+
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+
+use super::report::Reporter;
+use crate::fs::{Contents, Readable, Then};
+use crate::sync::{Engine, Ready};
+
+/// The engine, as the file system sees it.
+pub(super) struct Bridge {
+    pub(super) engine: Arc<Engine>,
+    pub(super) reporter: Arc<Reporter>,
+    pub(super) runtime: Handle,
+}
+
+fn readable(ready: Ready) -> Readable {
+    Readable { file: ready.file }
+}
+
+impl Contents for Bridge {
+    fn ready(&self, version: i64) -> Option<Readable> {
+        self.engine.ready(version).map(readable)
+    }
+
+    fn read(&self, version: i64, offset: u64, len: u64, then: Then<Readable>) {
+        let engine = Arc::clone(&self.engine);
+        self.runtime.spawn(async move {
+            let found = engine.read(version, offset, len).await.map(readable).map_err(|_| ());
+            // Replying reads the file.
+            tokio::task::spawn_blocking(move || then(found));
+        });
+    }
+
+    fn size(&self, version: i64, then: Then<u64>) {
+        let engine = Arc::clone(&self.engine);
+        self.runtime.spawn(async move { then(engine.size(version).await.map_err(|_| ())) });
+    }
+
+    fn expect_sizes(&self, versions: Vec<i64>) {
+        let _runtime = self.runtime.enter();
+        self.engine.expect_sizes(versions);
+    }
+
+    fn verified(&self, version: i64) -> Option<bool> {
+        if self.engine.streaming(version) {
+            return Some(false);
+        }
+        self.engine.ready(version).map(|ready| ready.verified)
+    }
+
+    fn control(&self, name: &str) -> Option<Vec<u8>> {
+        match name {
+            "status.json" => {
+                let mut text = serde_json::to_vec_pretty(&self.reporter.report()).unwrap_or_default();
+                text.push(b'\n');
+                Some(text)
+            }
+            "metrics" => Some(self.reporter.report().metrics().into_bytes()),
+            _ => None,
+        }
+    }
+
+    fn room(&self) -> (u64, u64, u64) {
+        let available = self.engine.store().room().map(|room| room.available).unwrap_or(0);
+        let resources = self.engine.sets().map(|sets| sets.iter().map(|set| set.resources).sum()).unwrap_or(0);
+        (self.engine.stored_bytes(), available, resources)
+    }
+}

@@ -1,0 +1,138 @@
+//! The commands, as clap parses them.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{CommandFactory as _, Parser, Subcommand};
+
+use super::mount::Mount;
+use super::{Done, Stop, demo, exit, fetch, inspect, install, mount, options, refresh, status};
+
+/// Mount a ResourceSync Source as a read-only directory: complete, verified, readable when the Source
+/// is away.
+#[derive(Debug, Parser)]
+#[command(
+    name = "resourcesync",
+    version,
+    arg_required_else_help = true,
+    after_help = "Try it:  resourcesync demo\n\
+                  Mount:   mount -t resourcesync https://source.example/ /mnt/mirror   (after `resourcesync install`)\n\n\
+                  Exit codes: 0 all went well; 1 it failed; 2 wrong usage. `mount` exits as mount(8) says:\n\
+                  1 wrong usage, 2 system error, 32 nothing was mounted."
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Mount a Source on a directory; returns when the tree is complete
+    #[command(after_help = options::help(), override_usage = "resourcesync mount SOURCE DIR [-o OPTIONS]...")]
+    Mount {
+        /// The Source's origin, or the URL of one of its documents or of a plain sitemap
+        source: String,
+        /// An existing directory
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+        /// Options, separated by commas (listed below)
+        #[arg(short = 'o', value_name = "OPTIONS")]
+        options: Vec<String>,
+        /// Stay in the foreground and log to stderr
+        #[arg(long, short = 'f')]
+        foreground: bool,
+        /// Say what was mounted
+        #[arg(long, short = 'v')]
+        verbose: bool,
+        /// Pass over options that are not known
+        #[arg(long, short = 's')]
+        sloppy: bool,
+        /// Be the daemon of a mount
+        #[arg(long, hide = true)]
+        daemon: bool,
+    },
+    /// Show what each mount of this machine, or the one at DIR, is doing
+    Status {
+        /// A mount, or a path in one
+        #[arg(value_name = "DIR")]
+        directory: Option<PathBuf>,
+        /// Print JSON: one object for DIR, else a list
+        #[arg(long)]
+        json: bool,
+        /// Show it again every second
+        #[arg(long)]
+        watch: bool,
+    },
+    /// Show what a Source offers, or what one document says
+    Inspect(inspect::Arguments),
+    /// Sync now, and return when done
+    Refresh {
+        /// A mount, or a path in one
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
+    /// Bring content into the cache ahead of use; a directory means all below it
+    Fetch {
+        /// Keep it: cache_size= will not evict it
+        #[arg(long)]
+        pin: bool,
+        /// Files and directories in a mount
+        #[arg(required = true, value_name = "PATH")]
+        paths: Vec<PathBuf>,
+    },
+    /// Put the program, the helper of mount(8), the man page and shell completions in place
+    Install(install::Arguments),
+    /// Start a Source on loopback and mount it: the main job with nothing else installed
+    Demo {
+        /// Where to mount it [default: a temporary directory]
+        #[arg(value_name = "DIR")]
+        directory: Option<PathBuf>,
+        /// Show it once and end, instead of running until Ctrl-C
+        #[arg(long)]
+        once: bool,
+    },
+}
+
+/// The definition of the command line, for the man page and completions.
+pub(super) fn definition() -> clap::Command {
+    Arguments::command()
+}
+
+/// Parses and runs.
+pub(super) fn run(arguments: Vec<OsString>) -> Done {
+    let mounting = arguments.get(1).is_some_and(|first| first == "mount");
+    let parsed = match Arguments::try_parse_from(arguments) {
+        Ok(parsed) => parsed,
+        Err(error) => {
+            let code = match error.exit_code() {
+                0 => exit::OK,
+                // mount(8) has its own number for wrong usage.
+                _ if mounting => exit::FAILED,
+                _ => exit::USAGE,
+            };
+            // Nothing can be done where stdout and stderr are closed.
+            let _ = error.print();
+            return if code == exit::OK { Ok(()) } else { Err(Stop::new(code, "")) };
+        }
+    };
+    match parsed.command {
+        Command::Mount { source, directory, options, foreground, verbose, sloppy, daemon } => {
+            let asked = Mount { source, directory, options, sloppy, foreground, fake: false, verbose };
+            if daemon { mount::run_daemon(&asked) } else { mount::run(&asked) }
+        }
+        Command::Status { directory, json, watch } => status::run(directory.as_deref(), json, watch),
+        Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Refresh { directory } => refresh::run(&directory),
+        Command::Fetch { pin, paths } => fetch::run(&paths, pin),
+        Command::Install(arguments) => install::run(&arguments),
+        Command::Demo { directory, once } => demo::run(directory.as_deref(), once),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_definition_is_sound() {
+        super::definition().debug_assert();
+    }
+}

@@ -1,0 +1,199 @@
+//! The socket in the cache directory by which commands ask a daemon. Only who may enter that directory
+//! may ask.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{UnixListener, unix::OwnedWriteHalf};
+
+use super::messages::{Request, Response};
+use super::{Stop, mounts, options, report, show};
+use crate::sync::Engine;
+
+const SOCKET: &str = "control";
+/// The longest request in bytes.
+const MOST_REQUEST: u64 = 64 << 10;
+
+/// A path to the socket that is short whatever the directory's is: socket addresses hold 108 bytes.
+fn short(directory: &std::fs::File) -> String {
+    format!("/proc/self/fd/{}/{SOCKET}", directory.as_raw_fd())
+}
+
+/// Begins to answer commands.
+///
+/// # Errors
+/// If the socket cannot be made.
+pub(super) fn serve(cache: &Path, engine: Arc<Engine>) -> std::io::Result<()> {
+    let directory = std::fs::File::open(cache)?;
+    match std::fs::remove_file(cache.join(SOCKET)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(short(&directory))?;
+    tokio::spawn(async move {
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    let engine = Arc::clone(&engine);
+                    tokio::spawn(async move {
+                        let (from, to) = stream.into_split();
+                        let mut line = String::new();
+                        let mut from = tokio::io::BufReader::new(from.take(MOST_REQUEST));
+                        if from.read_line(&mut line).await.is_ok() {
+                            answer(&engine, &line, to).await;
+                        }
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the control socket");
+                    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+                }
+            }
+        }
+    });
+    Ok(())
+}
+
+async fn say(to: &mut OwnedWriteHalf, response: &Response) {
+    let mut line = serde_json::to_vec(response).unwrap_or_default();
+    line.push(b'\n');
+    // Whoever asked may be gone; the work is done all the same.
+    let _ = to.write_all(&line).await;
+}
+
+async fn answer(engine: &Arc<Engine>, line: &str, mut to: OwnedWriteHalf) {
+    let response = match serde_json::from_str(line) {
+        Err(error) => Response::Failed { error: format!("a request that is not understood: {error}") },
+        Ok(Request::Refresh) => match engine.sync(None).await {
+            Ok(summary) => Response::Done { text: summary_text(&summary) },
+            Err(error) => Response::Failed { error: error.to_string() },
+        },
+        Ok(Request::Fetch { path, pin }) => fetch(engine, &path, pin, &mut to).await,
+        Ok(Request::Remount { options, sloppy }) => match options::Options::parse(&options, sloppy) {
+            Ok(parsed) => remount(engine, &parsed),
+            Err(error) => Response::Failed { error },
+        },
+    };
+    say(&mut to, &response).await;
+}
+
+/// What a sync came to, for people.
+pub(super) fn summary_text(summary: &crate::sync::Summary) -> String {
+    let mut parts = Vec::new();
+    for (number, word) in [(summary.added, "added"), (summary.updated, "updated"), (summary.deleted, "deleted")] {
+        if number > 0 {
+            parts.push(format!("{} {word}", show::count(number)));
+        }
+    }
+    if parts.is_empty() {
+        parts.push("nothing changed".to_owned());
+    }
+    if summary.held > 0 {
+        parts.push(format!("{} deletions held back until another list agrees", show::count(summary.held)));
+    }
+    if summary.partial {
+        parts.push("some documents could not be read whole; see `resourcesync status`".to_owned());
+    }
+    parts.join(", ")
+}
+
+async fn fetch(engine: &Arc<Engine>, path: &str, pin: bool, to: &mut OwnedWriteHalf) -> Response {
+    let name = match engine.readers().ask(|reader| reader.find(path)) {
+        Ok(Some(name)) => name,
+        Ok(None) => return Response::Failed { error: format!("{path}: there is no such resource or directory in the mirror") },
+        Err(error) => return Response::Failed { error: error.to_string() },
+    };
+    let total = match engine.readers().ask(|reader| reader.count_below(name)) {
+        Ok(total) => total,
+        Err(error) => return Response::Failed { error: error.to_string() },
+    };
+    let (tell, mut told) = tokio::sync::watch::channel((0, 0, 0));
+    let work = engine.fetch(name, pin, move |files, bytes, failed| {
+        tell.send_replace((files, bytes, failed));
+    });
+    tokio::pin!(work);
+    let mut tick = tokio::time::interval(std::time::Duration::from_millis(100));
+    let result = loop {
+        tokio::select! {
+            result = &mut work => break result,
+            _ = tick.tick() => {
+                let (files, bytes, failed) = *told.borrow_and_update();
+                say(to, &Response::Fetched { files, bytes, failed, total }).await;
+            }
+        }
+    };
+    let (files, bytes, failed) = *told.borrow();
+    say(to, &Response::Fetched { files, bytes, failed, total }).await;
+    match result {
+        Ok(()) => Response::Done { text: String::new() },
+        Err(error) => Response::Failed { error: error.to_string() },
+    }
+}
+
+/// What can be changed while mounted.
+const CHANGEABLE: [&str; 4] = ["timeout", "connections", "rate", "poll"];
+
+fn remount(engine: &Arc<Engine>, parsed: &options::Options) -> Response {
+    let fixed: Vec<&str> = parsed
+        .given
+        .iter()
+        .map(String::as_str)
+        .filter(|name| options::DEFINITIONS.iter().any(|one| one.usage.split('=').next() == Some(name)))
+        .filter(|name| !CHANGEABLE.contains(name) && !matches!(*name, "remount" | "ro"))
+        .collect();
+    let changed: Vec<&str> = parsed.given.iter().map(String::as_str).filter(|name| CHANGEABLE.contains(name)).collect();
+    engine.adjust(&crate::sync::Adjustment {
+        timeout: changed.contains(&"timeout").then_some(parsed.timeout),
+        connections: changed.contains(&"connections").then_some(parsed.connections),
+        rate: changed.contains(&"rate").then_some(parsed.rate),
+        poll: changed.contains(&"poll").then_some(parsed.poll),
+    });
+    let mut text = match changed.as_slice() {
+        [] => "nothing to change".to_owned(),
+        names => format!("changed {}", names.join(", ")),
+    };
+    if !fixed.is_empty() {
+        text.push_str(&format!("; {} take effect at the next mount", fixed.join(", ")));
+    }
+    Response::Done { text }
+}
+
+/// Asks the daemon of the mount at `directory`, and hands each of its answers on until the last one.
+pub(super) fn ask(directory: &Path, request: &Request, mut hear: impl FnMut(&Response)) -> Result<String, Stop> {
+    let status = directory.join(".resourcesync/status.json");
+    let text = std::fs::read(&status).map_err(|error| Stop::failed(format_args!("{}: {error}", status.display())))?;
+    let report: report::Report = serde_json::from_slice(&text)
+        .map_err(|error| Stop::failed(format_args!("{}: {error}; is it of another version?", status.display())))?;
+    let reach = |error: std::io::Error| {
+        let cache = report.cache.display();
+        Stop::failed(format_args!("cannot reach the daemon through its cache {cache}: {error}; only who mounted it may"))
+    };
+    let cache = std::fs::File::open(&report.cache).map_err(reach)?;
+    let mut stream = UnixStream::connect(short(&cache)).map_err(reach)?;
+    let mut line = serde_json::to_vec(request).map_err(Stop::failed)?;
+    line.push(b'\n');
+    stream.write_all(&line).map_err(reach)?;
+    for line in BufReader::new(stream).lines() {
+        let response: Response = serde_json::from_str(&line.map_err(reach)?).map_err(Stop::failed)?;
+        match response {
+            Response::Done { text } => return Ok(text),
+            Response::Failed { error } => return Err(Stop::failed(error)),
+            response @ Response::Fetched { .. } => hear(&response),
+        }
+    }
+    Err(Stop::failed("the daemon ended before it was done; its log says why"))
+}
+
+/// The mount in which a path lies, and the path below it.
+pub(super) fn place(path: &Path) -> Result<(mounts::Mounted, String), Stop> {
+    let absolute = path.canonicalize().map_err(|error| Stop::failed(format_args!("{}: {error}", path.display())))?;
+    let mounted = mounts::containing(&absolute)
+        .map_err(Stop::failed)?
+        .ok_or_else(|| Stop::failed(format_args!("{} does not lie in a resourcesync mount", path.display())))?;
+    let below = absolute.strip_prefix(&mounted.directory).unwrap_or(&absolute).to_string_lossy().into_owned();
+    Ok((mounted, below))
+}

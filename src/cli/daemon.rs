@@ -1,0 +1,361 @@
+//! The life of a mount: cache, engine, session, and its end.
+
+use std::io::Write as _;
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fuser::{Config as SessionConfig, MountOption, Session, SessionACL};
+use rustix::process::{Resource, Rlimit, getegid, geteuid, getrlimit, setrlimit};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, oneshot};
+
+use super::bridge::Bridge;
+use super::messages::Report;
+use super::options::Options;
+use super::report::Reporter;
+use super::{Done, Stop, control, exit, logging};
+use crate::catalog::{CacheLock, Changes, SetState};
+use crate::fs::{Filesystem, View, invalidate};
+use crate::path::Mapper;
+use crate::source::{Client, Credentials, Options as ClientOptions};
+use crate::store::make_directory;
+use crate::sync::{Config, Engine, SyncError};
+
+/// What a daemon needs to know.
+#[derive(Clone, Debug)]
+pub(super) struct Task {
+    pub(super) source: String,
+    pub(super) directory: PathBuf,
+    pub(super) options: Options,
+}
+
+/// How long a daemon that is about to end may hold the cache before a new one gives up.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a mount that has a tree waits for the Source, so that who mounts sees what is new.
+const GLANCE: Duration = Duration::from_millis(100);
+/// How long the end may take.
+const LAST_WORDS: Duration = Duration::from_secs(20);
+/// Listings bring attributes with them as long as that pins no more than this part of the memory.
+const PINNED_PART: u64 = 8;
+const PINNED_EACH: u64 = 1100;
+
+/// Tells whoever started us.
+type Tell = Box<dyn Fn(&Report) + Send + Sync>;
+
+/// Runs as the daemon that a mount command started: reports go to stdout, a line each, until the
+/// mount answers.
+pub(super) fn run_detached(task: &Task) -> Done {
+    // Not a leader of its group, having been spawned; if it fails, we are a session of our own already.
+    let _ = rustix::process::setsid();
+    let _ = std::env::set_current_dir("/");
+    let tell: Tell = Box::new(|report| {
+        let mut line = serde_json::to_vec(report).unwrap_or_default();
+        line.push(b'\n');
+        let mut out = std::io::stdout().lock();
+        // Who started us may be gone.
+        let _ = out.write_all(&line).and_then(|()| out.flush());
+        if matches!(report, Report::Ready { .. }) {
+            quiet_stdout();
+        }
+    });
+    let result = live(task, &tell, true);
+    if let Err(stop) = &result {
+        tell(&Report::Failed { code: stop.code, error: stop.message.clone() });
+    }
+    result
+}
+
+/// A pipe that stays open would hang whoever reads it to its end.
+fn quiet_stdout() {
+    if let Ok(null) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdout(&null);
+    }
+}
+
+/// Runs in the foreground, logging to stderr, until it is unmounted or told to end. `ready` is called
+/// when the mount answers.
+pub(super) fn run_here(task: &Task, ready: impl Fn(&Report) + Send + Sync + 'static) -> Done {
+    live(task, &(Box::new(ready) as Tell), false)
+}
+
+fn live(task: &Task, tell: &Tell, detached: bool) -> Done {
+    let failed = |error: String| Stop::new(exit::MOUNT_FAILED, error);
+    let options = &task.options;
+    let cache = options.cache_for(&task.source);
+    make_directory(&cache).map_err(|error| failed(format!("cache {}: {error}", cache.display())))?;
+    let holder = format!("process {}, mounted at {}", std::process::id(), task.directory.display());
+    let lock = CacheLock::take(&cache, &holder, LOCK_PATIENCE).map_err(|error| failed(error.to_string()))?;
+    if detached {
+        logging::to_the_machine(&cache);
+    } else {
+        logging::to_stderr();
+    }
+    std::panic::set_hook(Box::new(|panic| tracing::error!("this is a bug: {panic}")));
+    let most = getrlimit(Resource::Nofile).maximum;
+    // Without it, fewer files stay open.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: most.map(|most| most.min(65_536)), maximum: most });
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(4)
+        .enable_all()
+        .build()
+        .map_err(|error| Stop::new(exit::USAGE, error.to_string()))?;
+    let done = runtime.block_on(serve(task, &cache, tell));
+    runtime.shutdown_timeout(Duration::from_secs(2));
+    drop(lock);
+    done
+}
+
+async fn serve(task: &Task, cache: &std::path::Path, tell: &Tell) -> Done {
+    let failed = |error: String| Stop::new(exit::MOUNT_FAILED, error);
+    let options = &task.options;
+    let (announce, changes) = mpsc::unbounded_channel();
+    let engine = open_engine(task, cache, announce).map_err(failed)?;
+    let sets = engine.sets().map_err(|error| failed(error.to_string()))?;
+    let complete = !sets.is_empty() && sets.iter().all(|set| set.state != SetState::Empty);
+    // Without a tree, a Source that is not there is a mount that fails, and says so before it mounts.
+    let found = if complete || options.bg || options.offline {
+        None
+    } else {
+        tell_phase(tell, &engine, "discovering");
+        Some(engine.discover().await.map_err(|error| failed(error.to_string()))?)
+    };
+    let resources: u64 = sets.iter().map(|set| set.resources).sum();
+    let mut session = mount(task, &engine, resources).map_err(failed)?;
+    let device = session.as_fd().try_clone_to_owned().map_err(|error| failed(error.to_string()))?;
+    let notifier = session.notifier();
+    let mut unmounter = session.unmount_callable();
+    invalidate::start(notifier, device, changes).map_err(|error| failed(error.to_string()))?;
+    let (ended, end) = oneshot::channel();
+    std::thread::Builder::new()
+        .name("session".to_owned())
+        .spawn(move || {
+            let _ = ended.send(session.run());
+        })
+        .map_err(|error| failed(error.to_string()))?;
+    if let Err(error) = control::serve(cache, Arc::clone(&engine)) {
+        tracing::warn!(%error, "no control socket; refresh and fetch --pin will not work");
+    }
+    tracing::info!(source = task.source, directory = %task.directory.display(), cache = %cache.display(), "mounted");
+    let first = first_sync(task, tell, &engine, complete, found).await;
+    if let Err(stop) = first {
+        let _ = tokio::task::spawn_blocking(move || unmounter.unmount()).await;
+        let _ = tokio::time::timeout(Duration::from_secs(5), end).await;
+        return Err(stop);
+    }
+    let follower = tokio::spawn({
+        let engine = Arc::clone(&engine);
+        async move { engine.follow(false).await }
+    });
+    let asked = wait_for_end(end).await;
+    follower.abort();
+    if asked {
+        let directory = task.directory.clone();
+        let result = tokio::task::spawn_blocking(move || {
+            unmounter.unmount().or_else(|_| {
+                let flags = rustix::mount::UnmountFlags::DETACH;
+                rustix::mount::unmount(&directory, flags).map_err(std::io::Error::from)
+            })
+        });
+        match tokio::time::timeout(Duration::from_secs(5), result).await {
+            Ok(Ok(Ok(()))) => {}
+            _ => tracing::warn!("the mount could not be taken away; umount -l does"),
+        }
+    }
+    match tokio::time::timeout(LAST_WORDS, engine.close()).await {
+        Ok(Ok(())) => tracing::info!("unmounted"),
+        Ok(Err(error)) => tracing::error!(%error, "the cache may be fetched again in part"),
+        Err(_) => tracing::error!("the disk is slow; the cache may be fetched again in part"),
+    }
+    Ok(())
+}
+
+fn open_engine(
+    task: &Task,
+    cache: &std::path::Path,
+    announce: mpsc::UnboundedSender<Changes>,
+) -> Result<Arc<Engine>, String> {
+    let options = &task.options;
+    let credentials = match &options.credentials {
+        Some(path) => Credentials::read(path).map_err(|error| error.to_string())?,
+        None => Credentials::default(),
+    };
+    let client = Client::new(ClientOptions {
+        timeout: options.timeout,
+        connections: options.connections,
+        rate: options.rate,
+        ca: options.ca.clone(),
+        credentials,
+        ..ClientOptions::default()
+    })?;
+    let base = options.base.as_deref().unwrap_or(&task.source);
+    let mapper = Mapper::new(base, options.base.is_some()).map_err(|error| error.to_string())?;
+    let config = Config {
+        source: task.source.clone(),
+        set: options.set.clone(),
+        content_all: options.content_all,
+        verify: options.verify,
+        offline: options.offline,
+        cache_size: options.cache_size,
+        poll: options.poll,
+    };
+    Engine::open(cache, config, client, mapper, announce).map_err(|error| error.to_string())
+}
+
+fn mount(task: &Task, engine: &Arc<Engine>, resources: u64) -> Result<Session<Filesystem>, String> {
+    let options = &task.options;
+    let root = geteuid().is_root();
+    let view = View {
+        uid: options.uid.unwrap_or_else(|| geteuid().as_raw()),
+        gid: options.gid.unwrap_or_else(|| getegid().as_raw()),
+        umask: options.umask,
+        visible: options.visible,
+        generation: engine.generation().map_err(|error| error.to_string())?,
+        always_plus: resources.saturating_mul(PINNED_EACH) < memory() / PINNED_PART,
+    };
+    let reporter = Arc::new(Reporter {
+        engine: Arc::clone(engine),
+        source: task.source.clone(),
+        directory: task.directory.clone(),
+        offline: options.offline,
+        content_all: options.content_all,
+    });
+    let bridge =
+        Bridge { engine: Arc::clone(engine), reporter, runtime: tokio::runtime::Handle::current() };
+    let filesystem = Filesystem::new(Arc::clone(engine.readers()), Arc::new(bridge), view);
+    let mut mount_options = vec![
+        MountOption::FSName(task.source.clone()),
+        MountOption::CUSTOM("subtype=resourcesync".to_owned()),
+        MountOption::RO,
+        MountOption::NoSuid,
+        MountOption::NoDev,
+        MountOption::NoAtime,
+    ];
+    if root {
+        // Through fusermount3 it is the first that counts; mount(2) takes only the custom one.
+    } else {
+        mount_options[1] = MountOption::Subtype("resourcesync".to_owned());
+    }
+    if root || options.default_permissions {
+        mount_options.push(MountOption::DefaultPermissions);
+    }
+    if options.noexec {
+        mount_options.push(MountOption::NoExec);
+    }
+    let mut config = SessionConfig::default();
+    config.mount_options = mount_options;
+    config.acl = if root || options.allow_other { SessionACL::All } else { SessionACL::Owner };
+    config.n_threads = Some(4);
+    config.clone_fd = true;
+    Session::new(filesystem, &task.directory, &config).map_err(|error| {
+        let directory = task.directory.display();
+        match error.raw_os_error() {
+            _ if !std::path::Path::new("/dev/fuse").exists() => {
+                format!("{directory}: /dev/fuse is missing; load the kernel module: modprobe fuse")
+            }
+            _ if !root => format!("{directory}: {error}; without root, fusermount3 is needed (Debian: apt install fuse3)"),
+            _ => format!("{directory}: {error}"),
+        }
+    })
+}
+
+/// Physical memory in bytes.
+fn memory() -> u64 {
+    let pages = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
+        line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok()
+    });
+    pages.map_or(1 << 30, |kilobytes| kilobytes * 1024)
+}
+
+fn tell_phase(tell: &Tell, engine: &Engine, phase: &str) {
+    let progress = engine.status().progress();
+    tell(&Report::Progress {
+        phase: if progress.phase.is_empty() { phase } else { progress.phase }.to_owned(),
+        documents: progress.documents,
+        documents_known: progress.documents_known,
+        bytes: progress.document_bytes,
+        entries: progress.entries,
+    });
+}
+
+/// Syncs for the first time, and says that the mount is ready: when the tree is complete, after
+/// `wait=`, or at once with `bg`. The sync goes on behind.
+async fn first_sync(
+    task: &Task,
+    tell: &Tell,
+    engine: &Arc<Engine>,
+    has_tree: bool,
+    found: Option<crate::source::Discovery>,
+) -> Done {
+    let options = &task.options;
+    if options.offline {
+        ready(tell, engine, has_tree, Vec::new());
+        return Ok(());
+    }
+    let mut sync = tokio::spawn({
+        let engine = Arc::clone(engine);
+        async move { engine.sync(found).await }
+    });
+    let patience = match (options.bg, has_tree) {
+        (true, _) => Duration::ZERO,
+        (false, true) => GLANCE.min(options.wait),
+        (false, false) => options.wait,
+    };
+    let deadline = tokio::time::Instant::now() + patience;
+    let mut tick = tokio::time::interval(Duration::from_millis(100));
+    let result = loop {
+        tokio::select! {
+            result = &mut sync => break Some(result),
+            () = tokio::time::sleep_until(deadline) => break None,
+            _ = tick.tick() => tell_phase(tell, engine, "reading lists"),
+        }
+    };
+    let mut notes = Vec::new();
+    match result {
+        None if !has_tree => notes.push("the lists are still being read; `resourcesync status` shows how far".to_owned()),
+        None => {}
+        Some(Ok(Ok(summary))) => {
+            if summary.partial || summary.held > 0 {
+                notes.push(control::summary_text(&summary));
+            }
+        }
+        Some(Ok(Err(error))) if has_tree || options.bg => notes.push(format!("{error}; what is in the cache is served")),
+        Some(Ok(Err(error))) => return Err(Stop::new(exit::MOUNT_FAILED, refusal(&error))),
+        Some(Err(error)) => return Err(Stop::new(exit::MOUNT_FAILED, error.to_string())),
+    }
+    let complete = engine.sets().is_ok_and(|sets| !sets.is_empty() && sets.iter().all(|set| set.state == SetState::Complete));
+    ready(tell, engine, complete, notes);
+    Ok(())
+}
+
+fn refusal(error: &SyncError) -> String {
+    error.to_string()
+}
+
+fn ready(tell: &Tell, engine: &Engine, complete: bool, notes: Vec<String>) {
+    let resources = engine.sets().map(|sets| sets.iter().map(|set| set.resources).sum()).unwrap_or(0);
+    tell(&Report::Ready { complete, resources, notes });
+}
+
+/// Waits until the mount is gone; returns true if a signal asks us to take it away.
+async fn wait_for_end(end: oneshot::Receiver<std::io::Result<()>>) -> bool {
+    let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
+    let mut signals: Vec<_> = kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect();
+    let asked = async {
+        let mut waits: futures_util::stream::FuturesUnordered<_> =
+            signals.iter_mut().map(|signal| signal.recv()).collect();
+        futures_util::StreamExt::next(&mut waits).await
+    };
+    tokio::select! {
+        result = end => {
+            if let Ok(Err(error)) = result {
+                tracing::error!(%error, "the FUSE session ended");
+            }
+            false
+        }
+        _ = asked => true,
+    }
+}
+

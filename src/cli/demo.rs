@@ -1,0 +1,132 @@
+//! `resourcesync demo`: a Source on loopback, mounted.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::mount::{self, Mount};
+use super::{Done, Stop, mounts, show};
+use crate::demo;
+
+/// Takes the mount away when the demo ends, however it ends.
+struct Unmount<'d>(&'d Path);
+
+impl Drop for Unmount<'_> {
+    fn drop(&mut self) {
+        if let Ok(Some(_)) = mounts::at(self.0)
+            && rustix::mount::unmount(self.0, rustix::mount::UnmountFlags::DETACH).is_err()
+        {
+            let _ = Command::new("fusermount3").arg("-uz").arg("--").arg(self.0).status();
+        }
+    }
+}
+
+pub(super) fn run(directory: Option<&Path>, once: bool) -> Done {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(Stop::failed)?;
+    let work = tempfile::Builder::new().prefix("resourcesync-demo-").tempdir().map_err(Stop::failed)?;
+    let directory = match directory {
+        Some(directory) => std::path::absolute(directory).map_err(Stop::failed)?,
+        None => work.path().join("mirror"),
+    };
+    std::fs::create_dir_all(&directory).map_err(|error| Stop::failed(format_args!("{}: {error}", directory.display())))?;
+    let directory = directory.canonicalize().map_err(Stop::failed)?;
+    let source = runtime.block_on(demo::Source::start()).map_err(Stop::failed)?;
+    let cache = work.path().join("cache");
+    let asked = Mount {
+        source: source.url(),
+        directory: directory.clone(),
+        options: vec![format!("cache={}", cache.display())],
+        sloppy: false,
+        foreground: false,
+        fake: false,
+        verbose: false,
+    };
+    let began = std::time::Instant::now();
+    mount::run(&asked)?;
+    let unmount = Unmount(&directory);
+    introduce(&source, &directory, began.elapsed());
+    if once {
+        show_once(&directory)?;
+    } else {
+        println!("\nIt runs until Ctrl-C.");
+        runtime.block_on(async {
+            let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
+            match terminate {
+                Ok(mut terminate) => tokio::select! {
+                    _ = tokio::signal::ctrl_c() => {}
+                    _ = terminate.recv() => {}
+                },
+                Err(_) => {
+                    let _ = tokio::signal::ctrl_c().await;
+                }
+            }
+        });
+        println!();
+    }
+    drop(unmount);
+    // The daemon may still be writing its last words into the cache.
+    for _ in 0..50 {
+        let lock = crate::catalog::CacheLock::take(&cache, "demo", std::time::Duration::from_millis(100));
+        if lock.is_ok() {
+            break;
+        }
+    }
+    println!("unmounted {}", directory.display());
+    Ok(())
+}
+
+fn introduce(source: &demo::Source, directory: &Path, took: std::time::Duration) {
+    let at = directory.display();
+    println!("{} is a ResourceSync Source with {}.", show::bold(&source.url()), show::plural(source.resources(), "resource", "resources"));
+    println!("It is mounted at {} after {:.1} s.\n", show::bold(&at.to_string()), took.as_secs_f32());
+    println!("Try:");
+    for (command, what) in [
+        (format!("ls {at}"), "the resources are files"),
+        (format!("cat {at}/texts/00/text-0007.txt"), "fetched, verified and kept at the first read"),
+        (format!("getfattr -d {at}/texts/00/text-0007.txt"), "what the Source says of it"),
+        ("resourcesync status".to_owned(), "what the mount is doing"),
+        (format!("resourcesync fetch {at}/texts"), "bring content ahead of use"),
+        (format!("resourcesync inspect {}", source.url()), "what the Source offers"),
+        (format!("cat {at}/.resourcesync/status.json"), "the same for programs"),
+    ] {
+        println!("  {command:<60} {}", show::dim(&format!("# {what}")));
+    }
+}
+
+/// Walks the tree and reads a part of it, as a user would.
+fn show_once(directory: &Path) -> Done {
+    let mut files: Vec<PathBuf> = Vec::new();
+    let mut left = vec![directory.to_owned()];
+    while let Some(folder) = left.pop() {
+        let failed = |error: std::io::Error| Stop::failed(format_args!("{}: {error}", folder.display()));
+        for entry in std::fs::read_dir(&folder).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            if entry.file_type().map_err(failed)?.is_dir() {
+                left.push(entry.path());
+            } else {
+                files.push(entry.path());
+            }
+        }
+    }
+    files.sort();
+    let mut bytes = 0;
+    let began = std::time::Instant::now();
+    let read = files.iter().step_by(20);
+    let mut count = 0;
+    for path in read {
+        let mut content = Vec::new();
+        std::fs::File::open(path)
+            .and_then(|mut file| file.read_to_end(&mut content))
+            .map_err(|error| Stop::failed(format_args!("{}: {error}", path.display())))?;
+        bytes += content.len() as u64;
+        count += 1;
+    }
+    println!(
+        "\nFound {}; read {} of them ({}), fetched and verified, in {:.2} s.",
+        show::plural(files.len() as u64, "file", "files"),
+        show::count(count),
+        show::size(bytes),
+        began.elapsed().as_secs_f32()
+    );
+    Ok(())
+}

@@ -1,0 +1,307 @@
+//! `resourcesync inspect`: what a Source offers, or what one document says.
+
+use std::fs::File;
+use std::io::{Seek as _, Write as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Done, Stop, options, show};
+use crate::document::{DocumentError, Entry, Facts, Head, Kind, Limits, Reader, looks_like_html};
+use crate::source::{Asked, Client, Credentials, Discovery, Options as ClientOptions, discover};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// A Source's origin, or the URL or file name of one document
+    #[arg(value_name = "URL-OR-FILE")]
+    what: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Show all entries, not only the first
+    #[arg(long)]
+    all: bool,
+    /// As for mounts: credentials=, ca=, timeout=
+    #[arg(short = 'o', value_name = "OPTIONS")]
+    options: Vec<String>,
+}
+
+/// Entries that are shown to people unless they ask for all.
+const SHOWN: u64 = 10;
+
+pub(super) fn run(arguments: &Arguments) -> Done {
+    if !arguments.what.contains("://") {
+        let path = Path::new(&arguments.what);
+        let open = || File::open(path).map_err(|error| Stop::failed(format_args!("{}: {error}", path.display())));
+        return document(arguments, &arguments.what, &open);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Stop::failed)?;
+    runtime.block_on(remote(arguments))
+}
+
+async fn remote(arguments: &Arguments) -> Done {
+    let client = client(&arguments.options)?;
+    let is_origin = url::Url::parse(&arguments.what).is_ok_and(|url| matches!(url.path(), "" | "/") && url.query().is_none());
+    if !is_origin {
+        let (file, start) = download(&client, &arguments.what).await?;
+        if !looks_like_html(&start) {
+            let again = || -> Result<File, Stop> {
+                let mut again = file.try_clone().map_err(Stop::failed)?;
+                again.rewind().map_err(Stop::failed)?;
+                Ok(again)
+            };
+            return document(arguments, &arguments.what, &again);
+        }
+    }
+    let found = discover(&client, &arguments.what).await.map_err(Stop::failed)?;
+    source(arguments, &client, &found).await
+}
+
+fn client(texts: &[String]) -> Result<Arc<Client>, Stop> {
+    let options = options::Options::parse(texts, false).map_err(Stop::failed)?;
+    let credentials = match &options.credentials {
+        Some(path) => Credentials::read(path).map_err(Stop::failed)?,
+        None => Credentials::default(),
+    };
+    Client::new(ClientOptions {
+        timeout: options.timeout.min(Duration::from_secs(3600)),
+        ca: options.ca,
+        credentials,
+        ..ClientOptions::default()
+    })
+    .map_err(Stop::failed)
+}
+
+/// Brings a document here; returns it and its first bytes.
+async fn download(client: &Arc<Client>, url: &str) -> Result<(File, Vec<u8>), Stop> {
+    let asked = Asked {
+        accept_encoding: Some("gzip, identity;q=0.5"),
+        patience: Some(client.timeout()),
+        ..Asked::default()
+    };
+    let mut answer = client.ask(url, &asked).await.map_err(Stop::failed)?;
+    let mut file = tempfile::tempfile().map_err(Stop::failed)?;
+    let mut start = Vec::new();
+    while let Some(chunk) = answer.chunk().await.map_err(Stop::failed)? {
+        if start.len() < 1024 {
+            start.extend_from_slice(&chunk);
+        }
+        file.write_all(&chunk).map_err(Stop::failed)?;
+    }
+    Ok((file, start))
+}
+
+/// What a whole document amounts to.
+struct Read {
+    head: Head,
+    entries: u64,
+    warnings: Vec<String>,
+}
+
+/// Reads a document to its end, and hands each entry on.
+fn read(name: &str, file: &File, mut visit: impl FnMut(&Entry)) -> Result<Read, DocumentError> {
+    let mut reader = Reader::open(file, name, Limits::default())?;
+    let md = reader.head().md.clone();
+    Facts::of_attributes(&md, 0, reader.warnings_mut());
+    let mut entries = 0;
+    while let Some(entry) = reader.next()? {
+        Facts::of_entry(&entry, reader.warnings_mut());
+        entries += 1;
+        visit(&entry);
+    }
+    Ok(Read { head: reader.head().clone(), entries, warnings: reader.warnings().lines() })
+}
+
+/// Shows one document. It is read twice, so that its head stands before its entries in constant memory.
+fn document(arguments: &Arguments, name: &str, open: &dyn Fn() -> Result<File, Stop>) -> Done {
+    let whole = read(name, &open()?, |_| ()).map_err(Stop::failed)?;
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let result = if arguments.json {
+        json_document(&mut out, name, &open()?, &whole)
+    } else {
+        show_document(&mut out, name, &open()?, &whole, arguments.all)
+    };
+    result.and_then(|()| out.flush()).or_else(broken_pipe)
+}
+
+/// Whoever reads us may have seen enough.
+fn broken_pipe(error: std::io::Error) -> Done {
+    if error.kind() == std::io::ErrorKind::BrokenPipe { Ok(()) } else { Err(Stop::failed(error)) }
+}
+
+fn json_document(out: &mut impl std::io::Write, name: &str, file: &File, whole: &Read) -> std::io::Result<()> {
+    let head = &whole.head;
+    write!(
+        out,
+        "{{\n\"kind\": {},\n\"dialect\": {},\n\"capability\": {},\n\"md\": {},\n\"links\": {},\n\"entries\": [",
+        json!(head.kind.name()),
+        json!(head.dialect.name()),
+        json!(head.md.get("capability")),
+        serde_json::to_string(&head.md)?,
+        serde_json::to_string(&head.links)?,
+    )?;
+    let mut first = true;
+    let mut result = Ok(());
+    let read = read(name, file, |entry| {
+        if result.is_ok() {
+            result = serde_json::to_string(entry).map_err(std::io::Error::from).and_then(|text| {
+                let comma = if std::mem::take(&mut first) { "" } else { "," };
+                write!(out, "{comma}\n{text}")
+            });
+        }
+    });
+    result?;
+    read.map_err(std::io::Error::other)?;
+    writeln!(out, "\n],\n\"warnings\": {}\n}}", serde_json::to_string(&whole.warnings)?)
+}
+
+fn show_document(out: &mut impl std::io::Write, name: &str, file: &File, whole: &Read, all: bool) -> std::io::Result<()> {
+    let head = &whole.head;
+    let capability = head.md.get("capability").unwrap_or("no capability: a plain sitemap");
+    writeln!(out, "{}", show::bold(name))?;
+    writeln!(out, "  {} {capability} ({}, dialect {})", show::dim("document"), head.kind.name(), head.dialect.name())?;
+    for (key, value) in head.md.iter().filter(|(key, _)| *key != "capability") {
+        writeln!(out, "  {} {value}", show::dim(&format!("{key:<8}")))?;
+    }
+    for link in &head.links {
+        writeln!(out, "  {} {}", show::dim(&format!("{:<8}", link.rel())), link.href().unwrap_or("(no href)"))?;
+    }
+    writeln!(out, "  {} {}", show::dim("entries "), show::count(whole.entries))?;
+    let shown = if all { u64::MAX } else { SHOWN };
+    let mut number = 0;
+    let mut result = Ok(());
+    let read = read(name, file, |entry| {
+        number += 1;
+        if number <= shown && result.is_ok() {
+            result = show_entry(out, entry);
+        }
+    });
+    result?;
+    read.map_err(std::io::Error::other)?;
+    if whole.entries > shown {
+        writeln!(out, "\n  {} more; --all shows them", show::count(whole.entries - shown))?;
+    }
+    if !whole.warnings.is_empty() {
+        writeln!(out, "\n{}", show::paint("33", "tolerated"))?;
+        whole.warnings.iter().try_for_each(|warning| writeln!(out, "  {warning}"))?;
+    }
+    Ok(())
+}
+
+fn show_entry(out: &mut impl std::io::Write, entry: &Entry) -> std::io::Result<()> {
+    writeln!(out, "\n  {}", entry.loc)?;
+    for (key, value) in [("lastmod", &entry.lastmod), ("changefreq", &entry.changefreq)] {
+        if let Some(value) = value {
+            writeln!(out, "    {} {value}", show::dim(key))?;
+        }
+    }
+    for (key, value) in entry.md.iter() {
+        writeln!(out, "    {} {value}", show::dim(key))?;
+    }
+    for link in &entry.links {
+        let others: Vec<String> = link
+            .0
+            .iter()
+            .filter(|(key, _)| !matches!(*key, "rel" | "href"))
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect();
+        writeln!(out, "    {} {} {}", show::dim(link.rel()), link.href().unwrap_or("(no href)"), show::dim(&others.join(" ")))?;
+    }
+    Ok(())
+}
+
+/// Shows a Source as discovery found it.
+async fn source(arguments: &Arguments, client: &Arc<Client>, found: &Discovery) -> Done {
+    let mut sets = Vec::new();
+    for set in &found.sets {
+        let mut capabilities = Vec::new();
+        for document in &set.capabilities {
+            capabilities.push(capability(client, document.capability.name(), &document.url).await);
+        }
+        sets.push(json!({
+            "name": set.label,
+            "capability_list": set.capability_list,
+            "capabilities": capabilities,
+        }));
+    }
+    let value = json!({
+        "source": arguments.what,
+        "route": found.route.name(),
+        "description": found.description,
+        "sets": sets,
+        "warnings": found.warnings,
+    });
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&value).map_err(Stop::failed)?);
+    } else {
+        show_source(&value);
+    }
+    Ok(())
+}
+
+/// What one document of a set amounts to.
+async fn capability(client: &Arc<Client>, capability: &str, url: &str) -> Value {
+    let mut value = json!({"capability": capability, "url": url});
+    if !url.starts_with("http") || capability.ends_with("-notification") {
+        return value;
+    }
+    let read = match download(client, url).await {
+        Ok((mut file, _)) => match file.rewind() {
+            Ok(()) => read(url, &file, |_| ()).map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        },
+        Err(stop) => Err(stop.message),
+    };
+    match read {
+        Ok(read) => {
+            value["kind"] = json!(read.head.kind.name());
+            value["entries"] = json!(read.entries);
+            value["md"] = serde_json::to_value(&read.head.md).unwrap_or_default();
+            value["warnings"] = json!(read.warnings);
+        }
+        Err(error) => value["error"] = json!(error),
+    }
+    value
+}
+
+fn show_source(value: &Value) {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    println!("{}", show::bold(&text(&value["source"])));
+    println!("  {} {}", show::dim("found by   "), text(&value["route"]));
+    if let Some(description) = value["description"].as_str() {
+        println!("  {} {description}", show::dim("description"));
+    }
+    for set in value["sets"].as_array().into_iter().flatten() {
+        println!("\n  {} {}", show::dim("set"), show::bold(&text(&set["name"])));
+        if let Some(list) = set["capability_list"].as_str() {
+            println!("    {} {list}", show::dim("capabilitylist"));
+        }
+        for document in set["capabilities"].as_array().into_iter().flatten() {
+            println!("    {} {}", show::dim(&text(&document["capability"])), text(&document["url"]));
+            if let Some(error) = document["error"].as_str() {
+                println!("      {}", show::paint("31", error));
+                continue;
+            }
+            let Some(entries) = document["entries"].as_u64() else { continue };
+            let what = match (document["kind"].as_str() == Some(Kind::SitemapIndex.name()), entries) {
+                (true, _) => show::plural(entries, "document", "documents"),
+                (false, _) => show::plural(entries, "entry", "entries"),
+            };
+            let times: Vec<String> = ["at", "completed", "from", "until"]
+                .into_iter()
+                .filter_map(|key| Some(format!("{key} {}", document["md"][key].as_str()?)))
+                .collect();
+            println!("      {what} {}", show::dim(&times.join(", ")));
+            let warnings = document["warnings"].as_array().map_or(0, Vec::len);
+            if warnings > 0 {
+                println!("      {}", show::paint("33", &format!("{warnings} tolerated: resourcesync inspect {}", text(&document["url"]))));
+            }
+        }
+    }
+    for warning in value["warnings"].as_array().into_iter().flatten() {
+        println!("\n  {} {}", show::paint("33", "warning"), text(warning));
+    }
+}
+

@@ -1,0 +1,151 @@
+//! `resourcesync install`: the program, the mount helper, the man page and completions in place.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+use clap_complete::{Shell, generate};
+
+use super::{Done, Stop, commands, options};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// Where programs live
+    #[arg(long, default_value = "/usr/local", value_name = "DIR")]
+    prefix: PathBuf,
+    /// Put everything below this directory, for a package
+    #[arg(long, value_name = "DIR")]
+    destdir: Option<PathBuf>,
+    /// Take everything away again
+    #[arg(long)]
+    remove: bool,
+}
+
+/// Where mount(8) looks for helpers; mount.fuse gives the second its arguments unchanged.
+const HELPERS: [&str; 2] = ["/sbin/mount.resourcesync", "/sbin/mount.fuse.resourcesync"];
+
+struct Plan {
+    root: PathBuf,
+    program: PathBuf,
+    files: Vec<(PathBuf, Vec<u8>)>,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Done {
+    let plan = plan(arguments);
+    if arguments.remove { remove(&plan) } else { install(&plan) }
+}
+
+fn plan(arguments: &Arguments) -> Plan {
+    let share = arguments.prefix.join("share");
+    let completion = |shell: Shell| {
+        let mut text = Vec::new();
+        generate(shell, &mut commands::definition(), "resourcesync", &mut text);
+        text
+    };
+    Plan {
+        root: arguments.destdir.clone().unwrap_or_else(|| PathBuf::from("/")),
+        program: arguments.prefix.join("bin/resourcesync"),
+        files: vec![
+            (share.join("man/man8/resourcesync.8"), manual()),
+            (share.join("man/man8/mount.resourcesync.8"), b".so man8/resourcesync.8\n".to_vec()),
+            (share.join("bash-completion/completions/resourcesync"), completion(Shell::Bash)),
+            (share.join("zsh/site-functions/_resourcesync"), completion(Shell::Zsh)),
+            (share.join("fish/vendor_completions.d/resourcesync.fish"), completion(Shell::Fish)),
+        ],
+    }
+}
+
+impl Plan {
+    /// A path below the root of the installation.
+    fn at(&self, path: &Path) -> PathBuf {
+        self.root.join(path.strip_prefix("/").unwrap_or(path))
+    }
+}
+
+fn failed(path: &Path, error: &std::io::Error) -> Stop {
+    let hint = match error.kind() {
+        std::io::ErrorKind::PermissionDenied => "; run it as root",
+        _ => "",
+    };
+    Stop::failed(format_args!("{}: {error}{hint}", path.display()))
+}
+
+/// Writes a file whole, or not at all.
+fn place(path: &Path, content: &[u8], mode: u32) -> Done {
+    let failed = |error: std::io::Error| failed(path, &error);
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(folder).map_err(failed)?;
+    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
+    file.write_all(content).map_err(failed)?;
+    file.as_file().set_permissions(fs::Permissions::from_mode(mode)).map_err(failed)?;
+    file.persist(path).map_err(|error| failed(error.error))?;
+    println!("wrote {}", path.display());
+    Ok(())
+}
+
+fn install(plan: &Plan) -> Done {
+    let program = plan.at(&plan.program);
+    let own = std::env::current_exe().map_err(Stop::failed)?;
+    if own != program {
+        let content = fs::read(&own).map_err(|error| failed(&own, &error))?;
+        place(&program, &content, 0o755)?;
+    }
+    for helper in HELPERS {
+        let path = plan.at(Path::new(helper));
+        fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).map_err(|error| failed(&path, &error))?;
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(&path, &error)),
+            _ => {}
+        }
+        symlink(&plan.program, &path).map_err(|error| failed(&path, &error))?;
+        println!("linked {} to {}", path.display(), plan.program.display());
+    }
+    for (path, content) in &plan.files {
+        place(&plan.at(path), content, 0o644)?;
+    }
+    println!("\nNow a Source can be mounted:  mount -t resourcesync https://source.example/ /mnt/mirror");
+    Ok(())
+}
+
+fn remove(plan: &Plan) -> Done {
+    let own = HELPERS.iter().map(PathBuf::from).chain([plan.program.clone()]);
+    for path in own.chain(plan.files.iter().map(|(path, _)| path.clone())) {
+        let path = plan.at(&path);
+        match fs::remove_file(&path) {
+            Ok(()) => println!("removed {}", path.display()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(&path, &error)),
+        }
+    }
+    Ok(())
+}
+
+/// The man page, from the definitions that the program itself is made of.
+fn manual() -> Vec<u8> {
+    let command = commands::definition();
+    let page = clap_mangen::Man::new(command.clone()).section("8").manual("System Administration");
+    let mut text = Vec::new();
+    // Writing to memory does not fail.
+    let _ = page.render(&mut text);
+    let mut more = String::from(".SH OPTIONS OF A MOUNT\nGiven with -o, separated by commas.\n");
+    for definition in options::DEFINITIONS {
+        more.push_str(&format!(".TP\n\\fB{}\\fR\n{}", roff(definition.usage), roff(definition.help)));
+        if !definition.default.is_empty() {
+            more.push_str(&format!(" Default: {}.", roff(definition.default)));
+        }
+        more.push('\n');
+    }
+    more.push_str(
+        ".SH FSTAB\n.nf\nhttps://source.example/  /mnt/mirror  resourcesync  _netdev,nofail  0  0\n.fi\n\
+         .SH FILES\n.TP\n\\fB.resourcesync/status.json\\fR, \\fB.resourcesync/metrics\\fR\nin each mount: its state, as JSON and as OpenMetrics.\n\
+         .SH ENVIRONMENT\n.TP\n\\fBRESOURCESYNC_LOG\\fR\nwhat is logged, for example \\fBresourcesync=debug\\fR.\n\
+         .TP\n\\fBhttp_proxy\\fR, \\fBhttps_proxy\\fR, \\fBno_proxy\\fR\nproxies.\n.TP\n\\fBNO_COLOR\\fR\nno colours.\n",
+    );
+    text.extend_from_slice(more.as_bytes());
+    text
+}
+
+fn roff(text: &str) -> String {
+    text.replace('\\', "\\e").replace('-', "\\-").replace("\n.", "\n\\&.")
+}

@@ -1,0 +1,52 @@
+//! What a daemon tells the command that started it, and what a command asks of a daemon: a JSON text a
+//! line.
+
+use serde::{Deserialize, Serialize};
+
+/// From the daemon, while it starts.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Report {
+    /// How far it is.
+    Progress {
+        phase: String,
+        documents: u64,
+        documents_known: u64,
+        bytes: u64,
+        entries: u64,
+    },
+    /// The mount answers.
+    Ready {
+        /// Whether the tree is complete.
+        complete: bool,
+        resources: u64,
+        /// What the user should know.
+        notes: Vec<String>,
+    },
+    /// It ends without a mount.
+    Failed { code: u8, error: String },
+}
+
+/// To a daemon.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Request {
+    /// Sync now.
+    Refresh,
+    /// Fetch what is at or below this path.
+    Fetch { path: String, pin: bool },
+    /// Change options.
+    Remount { options: Vec<String>, sloppy: bool },
+}
+
+/// From a daemon.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Response {
+    /// Files and bytes that are there, and files that could not be had.
+    Fetched { files: u64, bytes: u64, failed: u64, total: u64 },
+    /// It is done.
+    Done { text: String },
+    /// It failed.
+    Failed { error: String },
+}

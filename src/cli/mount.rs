@@ -1,0 +1,205 @@
+//! The mount command: checks, starts the daemon, shows its progress, and passes on how it went.
+
+use std::io::{BufRead as _, BufReader, IsTerminal as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::daemon::{self, Task};
+use super::messages::{Report, Request};
+use super::options::Options;
+use super::{Done, Stop, control, exit, mounts, show};
+
+/// How a mount is asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Mount {
+    pub(super) source: String,
+    pub(super) directory: PathBuf,
+    pub(super) options: Vec<String>,
+    pub(super) sloppy: bool,
+    pub(super) foreground: bool,
+    pub(super) fake: bool,
+    pub(super) verbose: bool,
+}
+
+fn wrong(message: impl Into<String>) -> Stop {
+    Stop::new(exit::FAILED, message)
+}
+
+fn failed(message: impl std::fmt::Display) -> Stop {
+    Stop::new(exit::MOUNT_FAILED, message.to_string())
+}
+
+/// Mounts, or changes a mount.
+pub(super) fn run(asked: &Mount) -> Done {
+    let options = Options::parse(&asked.options, asked.sloppy).map_err(wrong)?;
+    let directory = prepare(&asked.directory)?;
+    if options.remount {
+        return remount(asked, &directory);
+    }
+    check_source(&asked.source)?;
+    if let Some(mounted) = mounts::at(&directory).map_err(failed)? {
+        return Err(failed(format_args!(
+            "{} is mounted already, from {}; unmount it first, or use -o remount",
+            directory.display(),
+            mounted.source
+        )));
+    }
+    if asked.fake {
+        return Ok(());
+    }
+    let task = Task { source: asked.source.clone(), directory, options };
+    if asked.foreground {
+        return daemon::run_here(&task, |report| {
+            if let Report::Ready { resources, notes, .. } = report {
+                tracing::info!(resources, "ready");
+                notes.iter().for_each(|note| tracing::warn!("{note}"));
+            }
+        });
+    }
+    start(asked, &task)
+}
+
+/// Runs as the daemon that [`run`] started.
+pub(super) fn run_daemon(asked: &Mount) -> Done {
+    let options = Options::parse(&asked.options, asked.sloppy).map_err(wrong)?;
+    let task = Task { source: asked.source.clone(), directory: asked.directory.clone(), options };
+    // Whoever started us prints the error.
+    daemon::run_detached(&task).map_err(|stop| Stop::new(stop.code, ""))
+}
+
+/// The directory's own path, without symbolic links; a dead mount of ours on it is taken away.
+fn prepare(directory: &Path) -> Result<PathBuf, Stop> {
+    let path = std::path::absolute(directory).map_err(failed)?;
+    match path.canonicalize() {
+        Ok(found) if found.is_dir() => Ok(found),
+        Ok(_) => Err(failed(format_args!("{} is not a directory", directory.display()))),
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error()) => {
+            let found = match (path.parent().map(Path::canonicalize), path.file_name()) {
+                (Some(Ok(parent)), Some(name)) => parent.join(name),
+                _ => path,
+            };
+            if mounts::at(&found).map_err(failed)?.is_none() {
+                return Err(failed(format_args!("{}: a dead mount that is not ours; umount it first", directory.display())));
+            }
+            detach(&found)?;
+            prepare(&found)
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(failed(format_args!("{0}: there is no such directory; make it first: mkdir -p {0}", directory.display())))
+        }
+        Err(error) => Err(failed(format_args!("{}: {error}", directory.display()))),
+    }
+}
+
+/// Takes a dead mount away.
+fn detach(directory: &Path) -> Done {
+    let result = rustix::mount::unmount(directory, rustix::mount::UnmountFlags::DETACH);
+    match result {
+        Err(rustix::io::Errno::PERM) => {
+            let done = Command::new("fusermount3").arg("-uz").arg("--").arg(directory).status().map_err(failed)?;
+            if done.success() { Ok(()) } else { Err(failed(format_args!("cannot detach the dead mount at {}", directory.display()))) }
+        }
+        result => result.map_err(|error| failed(format_args!("cannot detach the dead mount at {}: {error}", directory.display()))),
+    }
+}
+
+fn check_source(source: &str) -> Done {
+    let url = url::Url::parse(source)
+        .map_err(|error| wrong(format!("{source}: {error}; a Source is named by its URL, for example https://source.example/")))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(wrong(format!("{source}: only http and https Sources can be mounted")));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(wrong("user and password have no place in the Source's URL, where everybody can see them; use -o credentials=FILE"));
+    }
+    let plain = |c: char| !c.is_control() && !c.is_whitespace();
+    if !source.chars().all(plain) || (source.contains(',') && !rustix::process::geteuid().is_root()) {
+        return Err(wrong(format!("{source:?}: blanks and commas must be percent-encoded (%20, %2C)")));
+    }
+    Ok(())
+}
+
+fn remount(asked: &Mount, directory: &Path) -> Done {
+    if mounts::at(directory).map_err(failed)?.is_none() {
+        return Err(failed(format_args!("{} is not a resourcesync mount; nothing to remount", directory.display())));
+    }
+    let request = Request::Remount { options: asked.options.clone(), sloppy: true };
+    let text = control::ask(directory, &request, |_| ()).map_err(|stop| failed(stop.message))?;
+    if asked.verbose || std::io::stderr().is_terminal() {
+        eprintln!("{}: {text}", directory.display());
+    }
+    Ok(())
+}
+
+/// Starts the daemon, and waits until the mount answers.
+fn start(asked: &Mount, task: &Task) -> Done {
+    let program = std::env::current_exe().map_err(failed)?;
+    let mut command = Command::new(program);
+    // The command line names the program and the directory, for people and scripts that look for it.
+    command.arg0("resourcesync").arg("mount").arg("--daemon");
+    for options in &asked.options {
+        command.arg("-o").arg(options);
+    }
+    if asked.sloppy {
+        command.arg("--sloppy");
+    }
+    command.arg("--").arg(&task.source).arg(&task.directory);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().map_err(|error| Stop::new(exit::USAGE, error.to_string()))?;
+    let Some(reports) = child.stdout.take() else { return Err(failed("the daemon cannot be heard")) };
+    let bar = bar();
+    for line in BufReader::new(reports).lines() {
+        let Ok(report) = serde_json::from_str::<Report>(&line.map_err(failed)?) else { continue };
+        match report {
+            Report::Progress { phase, documents, documents_known, bytes, entries } => {
+                let mut text = phase;
+                if documents_known > 0 {
+                    text.push_str(&format!(": {documents} of {}, {}", show::plural(documents_known, "document", "documents"), show::size(bytes)));
+                }
+                if entries > 0 {
+                    text.push_str(&format!(", {}", show::plural(entries, "entry", "entries")));
+                }
+                bar.set_message(text);
+                bar.tick();
+            }
+            Report::Ready { complete, resources, notes } => {
+                bar.finish_and_clear();
+                announce(asked, task, complete, resources, &notes);
+                return Ok(());
+            }
+            Report::Failed { code, error } => {
+                bar.finish_and_clear();
+                let _ = child.wait();
+                return Err(Stop::new(code, error));
+            }
+        }
+    }
+    bar.finish_and_clear();
+    let status = child.wait().map_err(failed)?;
+    Err(failed(format_args!("the daemon ended before the mount answered ({status}); its log says why")))
+}
+
+fn bar() -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new_spinner();
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn announce(asked: &Mount, task: &Task, complete: bool, resources: u64, notes: &[String]) {
+    let directory = task.directory.display();
+    for note in notes {
+        eprintln!("{directory}: {note}");
+    }
+    if asked.verbose || std::io::stderr().is_terminal() {
+        let state = if complete { "" } else { " so far" };
+        eprintln!("{} at {directory}: {}{state}", asked.source, show::plural(resources, "resource", "resources"));
+    }
+}

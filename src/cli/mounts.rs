@@ -1,0 +1,88 @@
+//! The mounts of this machine, as the kernel lists them.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A mount of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mounted {
+    pub(super) directory: PathBuf,
+    pub(super) source: String,
+}
+
+/// The type under which the kernel lists us.
+pub(super) const TYPE: &str = "fuse.resourcesync";
+
+/// Our mounts that this process can see.
+pub(super) fn ours() -> io::Result<Vec<Mounted>> {
+    Ok(parse(&std::fs::read_to_string("/proc/self/mountinfo")?))
+}
+
+fn parse(mountinfo: &str) -> Vec<Mounted> {
+    mountinfo
+        .lines()
+        .filter_map(|line| {
+            let (before, after) = line.split_once(" - ")?;
+            let mut after = after.split(' ');
+            if after.next()? != TYPE {
+                return None;
+            }
+            let source = unescape(after.next()?);
+            let directory = PathBuf::from(unescape(before.split(' ').nth(4)?));
+            Some(Mounted { directory, source })
+        })
+        .collect()
+}
+
+/// Undoes the octal escapes of blanks and the like.
+fn unescape(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let octal = bytes.get(at + 1..at + 4).filter(|_| bytes[at] == b'\\').and_then(|digits| {
+            u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()
+        });
+        match octal {
+            Some(byte) => {
+                out.push(byte);
+                at += 4;
+            }
+            None => {
+                out.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// Our topmost mount at exactly this directory.
+pub(super) fn at(directory: &Path) -> io::Result<Option<Mounted>> {
+    Ok(ours()?.into_iter().rev().find(|mounted| mounted.directory == directory))
+}
+
+/// Our mount in which a path lies.
+pub(super) fn containing(path: &Path) -> io::Result<Option<Mounted>> {
+    let mut found: Option<Mounted> = None;
+    for mounted in ours()? {
+        let deeper = found.as_ref().is_none_or(|known| mounted.directory.starts_with(&known.directory));
+        if path.starts_with(&mounted.directory) && deeper {
+            found = Some(mounted);
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mountinfo_is_read() {
+        let text = "36 35 98:0 / /mnt\\040a rw shared:1 - fuse.resourcesync https://a.example/x\\040y ro,user_id=0\n\
+                    37 35 98:0 / /mnt/b rw - ext4 /dev/vda rw\n";
+        let expected = Mounted { directory: "/mnt a".into(), source: "https://a.example/x y".into() };
+        assert_eq!(parse(text), [expected]);
+    }
+}

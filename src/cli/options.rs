@@ -1,0 +1,361 @@
+//! The options of a mount, defined once: `--help`, the man page, the README and the parser say the same.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::sync::Verify;
+
+/// One `-o` option as users read of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Definition {
+    /// `name`, or `name=VALUE`.
+    pub usage: &'static str,
+    /// What holds without it.
+    pub default: &'static str,
+    /// What it does.
+    pub help: &'static str,
+}
+
+const fn define(usage: &'static str, default: &'static str, help: &'static str) -> Definition {
+    Definition { usage, default, help }
+}
+
+/// All options, in the order in which help shows them.
+pub const DEFINITIONS: &[Definition] = &[
+    define("cache=DIR", "/var/cache/resourcesync/NAME; ~/.cache/resourcesync/NAME for users", "where the mirror is kept"),
+    define("cache_size=BYTES", "no limit", "evict the least recently used content above this size (K, M, G, T are understood); what is pinned stays"),
+    define("content=lazy|all", "lazy", "fetch content when it is read, or all of it ahead: a complete mirror that also reads when the Source is away"),
+    define("verify=strict|stream|warn|off", "strict", "verify a file whole before its first byte is served; or serve files of 8 MiB and more in ranges meanwhile; or serve what does not verify, with a warning; or do not verify"),
+    define("timeout=SECONDS", "30", "the longest wait for the next byte of progress; then a reader gets EIO, and the log says why"),
+    define("connections=N", "8", "the most connections to one host"),
+    define("rate=BYTES", "no limit", "the most bytes a second (K, M, G are understood)"),
+    define("poll=SECONDS", "3600", "how often the Source's lists are read again; 0: only at mount and by `refresh`"),
+    define("set=NAME", "all sets", "mirror one of several sets of resources, by its name or the URL of its Capability List"),
+    define("base=URI", "the Source's origin", "the URI whose resources lie at the root; all others lie under @authority"),
+    define("seed=auto|list", "auto", "what the mirror is first filled from"),
+    define("credentials=FILE", "none", "lines of HOST[:PORT] bearer TOKEN, or HOST[:PORT] basic USER:PASSWORD; readable by its owner only"),
+    define("ca=FILE", "the system's", "certificates to trust beside the system's, in PEM"),
+    define("offline", "off", "leave the Source alone; serve what is in the cache"),
+    define("wait=SECONDS", "60", "how long mount waits for the tree to be complete before it returns and goes on behind"),
+    define("bg", "off", "return as soon as the mount answers, even if the Source does not"),
+    define("visible", "off", "list .resourcesync in the root; it can always be reached by name"),
+    define("uid=ID", "who mounts", "the owner of all files"),
+    define("gid=ID", "who mounts", "the group of all files"),
+    define("umask=OCTAL", "022", "permissions to take away from 0444 and 0555"),
+    define("allow_other", "on for root", "let others than who mounts use it"),
+    define("default_permissions", "on for root", "let the kernel check permissions"),
+    define("io=auto|kernel", "auto", "how file content reaches readers; the kernel's page cache is all there is so far"),
+    define("ro", "always", "read-only; rw is accepted and served read-only"),
+    define("remount", "", "change timeout, connections, rate and poll of a mount that is there"),
+];
+
+/// Options that mount(8) and systemd know, and that mean nothing to a mounted Source.
+const ACCEPTED: &[&str] = &[
+    "rw", "ro", "auto", "noauto", "user", "nouser", "users", "owner", "group", "nofail", "_netdev", "defaults", "suid",
+    "nosuid", "dev", "nodev", "async", "sync", "dirsync", "atime", "noatime", "relatime", "norelatime", "strictatime",
+    "nostrictatime", "diratime", "nodiratime", "lazytime", "nolazytime", "silent", "loud", "mand", "nomand", "iversion",
+    "noiversion", "symfollow", "nosymfollow", "exec",
+];
+
+/// Options of the contract that later versions bring.
+const LATER: &[&str] = &["notify", "listen", "callback", "keep", "allow_private", "user="];
+
+/// The options of one mount.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "each is in DEFINITIONS")]
+pub struct Options {
+    pub cache: Option<PathBuf>,
+    pub cache_size: Option<u64>,
+    pub content_all: bool,
+    pub verify: Verify,
+    pub timeout: Duration,
+    pub connections: usize,
+    pub rate: Option<u64>,
+    pub poll: Option<Duration>,
+    pub set: Option<String>,
+    pub base: Option<String>,
+    pub credentials: Option<PathBuf>,
+    pub ca: Option<PathBuf>,
+    pub offline: bool,
+    pub wait: Duration,
+    pub bg: bool,
+    pub visible: bool,
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+    pub umask: u16,
+    pub allow_other: bool,
+    pub default_permissions: bool,
+    pub noexec: bool,
+    pub remount: bool,
+    /// The names of those that were given.
+    pub given: Vec<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            cache: None,
+            cache_size: None,
+            content_all: false,
+            verify: Verify::Strict,
+            timeout: Duration::from_secs(30),
+            connections: 8,
+            rate: None,
+            poll: Some(Duration::from_secs(3600)),
+            set: None,
+            base: None,
+            credentials: None,
+            ca: None,
+            offline: false,
+            wait: Duration::from_secs(60),
+            bg: false,
+            visible: false,
+            uid: None,
+            gid: None,
+            umask: 0o022,
+            allow_other: false,
+            default_permissions: false,
+            noexec: false,
+            remount: false,
+            given: Vec::new(),
+        }
+    }
+}
+
+impl Options {
+    /// Reads options as `-o` gives them, separated by commas. What is not known is an error, unless
+    /// `sloppy`. Relative paths are taken from the current directory.
+    ///
+    /// # Errors
+    /// With the option, what is wrong with it, and what would be right.
+    pub fn parse(texts: &[String], sloppy: bool) -> Result<Self, String> {
+        let mut options = Self::default();
+        for option in texts.iter().flat_map(|text| text.split(',')).map(str::trim).filter(|one| !one.is_empty()) {
+            let (name, value) = match option.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (option, None),
+            };
+            options.set(name, value, sloppy)?;
+            options.given.push(name.to_owned());
+        }
+        Ok(options)
+    }
+
+    fn set(&mut self, name: &str, value: Option<&str>, sloppy: bool) -> Result<(), String> {
+        let needs = || value.filter(|value| !value.is_empty()).ok_or_else(|| format!("-o {name} needs a value: {}", usage(name)));
+        match name {
+            "cache" => self.cache = Some(absolute(needs()?)?),
+            "cache_size" => self.cache_size = Some(bytes(name, needs()?)?),
+            "content" => self.content_all = choice(name, needs()?, &[("lazy", false), ("all", true)])?,
+            "verify" => {
+                let known = [
+                    ("strict", Verify::Strict),
+                    ("stream", Verify::Stream),
+                    ("warn", Verify::Warn),
+                    ("off", Verify::Off),
+                ];
+                self.verify = choice(name, needs()?, &known)?;
+            }
+            "timeout" => self.timeout = Duration::from_secs(number(name, needs()?, 1, 3600)?),
+            "connections" => self.connections = usize::try_from(number(name, needs()?, 1, 256)?).unwrap_or(8),
+            "rate" => self.rate = Some(bytes(name, needs()?)?),
+            "poll" => {
+                let seconds = number(name, needs()?, 0, 31_536_000)?;
+                self.poll = (seconds > 0).then(|| Duration::from_secs(seconds));
+            }
+            "set" => self.set = Some(needs()?.to_owned()),
+            "base" => self.base = Some(needs()?.to_owned()),
+            "seed" => choice(name, needs()?, &[("auto", ()), ("list", ())])?,
+            "io" => choice(name, needs()?, &[("auto", ()), ("kernel", ())])?,
+            "credentials" => self.credentials = Some(absolute(needs()?)?),
+            "ca" => self.ca = Some(absolute(needs()?)?),
+            "offline" => self.offline = true,
+            "wait" => self.wait = Duration::from_secs(number(name, needs()?, 0, 86_400)?),
+            "bg" => self.bg = true,
+            "visible" => self.visible = true,
+            "uid" => self.uid = Some(id(name, needs()?)?),
+            "gid" => self.gid = Some(id(name, needs()?)?),
+            "umask" => {
+                self.umask = u16::from_str_radix(needs()?, 8)
+                    .ok()
+                    .filter(|umask| *umask <= 0o777)
+                    .ok_or_else(|| format!("-o umask={}: not an octal number up to 777", value.unwrap_or_default()))?;
+            }
+            "allow_other" => self.allow_other = true,
+            "default_permissions" => self.default_permissions = true,
+            "noexec" => self.noexec = true,
+            "remount" => self.remount = true,
+            _ if ACCEPTED.contains(&name) && (name != "user" || value.is_none()) => {}
+            _ if name.starts_with("x-") || name == "comment" => {}
+            _ if sloppy => {}
+            _ if LATER.contains(&name) || name == "user" => {
+                return Err(format!("-o {name}: this version of resourcesync does not have it yet"));
+            }
+            _ => return Err(format!("-o {name}: there is no such option; `resourcesync mount --help` lists them all")),
+        }
+        Ok(())
+    }
+
+    /// The directory of the mirror of a Source, unless `cache=` gives one.
+    #[must_use]
+    pub fn cache_for(&self, source: &str) -> PathBuf {
+        use sha2::{Digest as _, Sha256};
+        if let Some(cache) = &self.cache {
+            return cache.clone();
+        }
+        let key = [source, self.set.as_deref().unwrap_or_default(), self.base.as_deref().unwrap_or_default()].join("\n");
+        let hash = Sha256::digest(key.as_bytes()).iter().take(4).fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+        let host = url::Url::parse(source).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
+        let host: String = host.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-') { c } else { '_' }).collect();
+        let name = format!("{}-{hash}", host.trim_matches('.'));
+        let base = if rustix::process::geteuid().is_root() {
+            PathBuf::from("/var/cache")
+        } else {
+            std::env::var_os("XDG_CACHE_HOME")
+                .map(PathBuf::from)
+                .filter(|path| path.is_absolute())
+                .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache")))
+                .unwrap_or_else(std::env::temp_dir)
+        };
+        base.join("resourcesync").join(name)
+    }
+}
+
+/// How an option is written.
+fn usage(name: &str) -> &'static str {
+    DEFINITIONS
+        .iter()
+        .map(|definition| definition.usage)
+        .find(|usage| usage.split('=').next() == Some(name))
+        .unwrap_or("see `resourcesync mount --help`")
+}
+
+fn absolute(path: &str) -> Result<PathBuf, String> {
+    std::path::absolute(path).map_err(|error| format!("{path}: {error}"))
+}
+
+fn choice<T: Clone>(name: &str, value: &str, known: &[(&str, T)]) -> Result<T, String> {
+    known
+        .iter()
+        .find(|(one, _)| *one == value)
+        .map(|(_, meaning)| meaning.clone())
+        .ok_or_else(|| format!("-o {name}={value}: expected {}", usage(name)))
+}
+
+fn number(name: &str, value: &str, least: u64, most: u64) -> Result<u64, String> {
+    value
+        .parse()
+        .ok()
+        .filter(|number| (least..=most).contains(number))
+        .ok_or_else(|| format!("-o {name}={value}: expected a number from {least} to {most}"))
+}
+
+/// A number of bytes, with K, M, G or T for powers of 1024.
+fn bytes(name: &str, value: &str) -> Result<u64, String> {
+    let wrong = || format!("-o {name}={value}: expected a number of bytes, such as 500M or 2G");
+    let digits = value.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match value[digits.len()..].to_ascii_uppercase().trim_end_matches("IB").trim_end_matches('B') {
+        "" => 1,
+        "K" => 1 << 10,
+        "M" => 1 << 20,
+        "G" => 1 << 30,
+        "T" => 1 << 40,
+        _ => return Err(wrong()),
+    };
+    digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit)).filter(|bytes| *bytes > 0).ok_or_else(wrong)
+}
+
+/// A number, or the name of a user or group.
+fn id(name: &str, value: &str) -> Result<u32, String> {
+    if let Ok(number) = value.parse() {
+        return Ok(number);
+    }
+    let file = if name == "gid" { "/etc/group" } else { "/etc/passwd" };
+    std::fs::read_to_string(file)
+        .ok()
+        .and_then(|text| {
+            text.lines()
+                .map(|line| line.split(':').collect::<Vec<_>>())
+                .find(|fields| fields.first() == Some(&value))
+                .and_then(|fields| fields.get(2)?.parse().ok())
+        })
+        .ok_or_else(|| format!("-o {name}={value}: neither a number nor a name in {file}"))
+}
+
+/// All options as help shows them.
+#[must_use]
+pub fn help() -> String {
+    let mut text = String::from("Options for -o, separated by commas:\n");
+    for Definition { usage, default, help } in DEFINITIONS {
+        text.push_str(&format!("\n  {usage}\n      {help}"));
+        if !default.is_empty() {
+            text.push_str(&format!(" [default: {default}]"));
+        }
+        text.push('\n');
+    }
+    text.push_str("\nOptions of mount(8) and systemd (_netdev, nofail, noauto, user, x-systemd.*) are accepted.\n");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Options, String> {
+        Options::parse(&[text.to_owned()], false)
+    }
+
+    #[test]
+    fn what_fstab_holds_is_understood() {
+        let options = parse(
+            "rw,_netdev,nofail,x-systemd.automount,x-systemd.mount-timeout=60,noauto,user,cache=/c,cache_size=2G,rate=500K,\
+             content=all,verify=stream,timeout=5,connections=3,poll=0,umask=077,uid=root,noexec,comment=x",
+        )
+        .unwrap();
+        assert_eq!(options.cache.as_deref(), Some(Path::new("/c")));
+        assert_eq!((options.cache_size, options.rate), (Some(2 << 30), Some(500 << 10)));
+        assert_eq!((options.poll, options.umask, options.uid), (None, 0o077, Some(0)));
+        assert!(options.content_all && options.noexec && options.verify == Verify::Stream);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, part) in [
+            ("bogus", "-o bogus: there is no such option"),
+            ("timeout=x", "expected a number from 1 to 3600"),
+            ("timeout", "needs a value: timeout=SECONDS"),
+            ("verify=maybe", "expected verify=strict|stream|warn|off"),
+            ("umask=999", "not an octal number"),
+            ("uid=nobody-at-all", "neither a number nor a name"),
+            ("cache_size=10Q", "such as 500M or 2G"),
+            ("callback=http://x", "does not have it yet"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+        assert!(Options::parse(&["bogus,timeout=3".to_owned()], true).is_ok(), "-s is sloppy");
+    }
+
+    #[test]
+    fn every_defined_option_is_parsed() {
+        for definition in DEFINITIONS {
+            let (name, value) = match definition.usage.split_once('=') {
+                None => (definition.usage, None),
+                Some((name, "DIR" | "FILE" | "NAME" | "URI")) => (name, Some("/x")),
+                Some((name, "BYTES" | "SECONDS" | "N" | "ID" | "OCTAL")) => (name, Some("7")),
+                Some((name, choices)) => (name, choices.split('|').next()),
+            };
+            let text = value.map_or_else(|| name.to_owned(), |value| format!("{name}={value}"));
+            assert!(parse(&text).is_ok(), "{text}: {:?}", parse(&text));
+        }
+    }
+
+    #[test]
+    fn a_cache_is_one_source_s() {
+        let options = Options::default();
+        let one = options.cache_for("https://a.example/");
+        assert_ne!(one, options.cache_for("https://b.example/"));
+        assert_ne!(one, parse("set=x").unwrap().cache_for("https://a.example/"));
+        assert!(one.file_name().unwrap().to_str().unwrap().starts_with("a.example-"));
+    }
+}

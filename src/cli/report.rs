@@ -1,0 +1,193 @@
+//! What a mount is doing, as `.resourcesync/status.json` and `status --json` show it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::catalog::{SetRow, SetState};
+use crate::document::Datetime;
+use crate::sync::Engine;
+
+/// The state of one mount.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Report {
+    pub(super) source: String,
+    pub(super) directory: PathBuf,
+    pub(super) cache: PathBuf,
+    pub(super) pid: u32,
+    pub(super) version: String,
+    /// `complete`, `partial`, `held`, `empty`, `syncing` (for the first time), `away` or `offline`.
+    pub(super) state: String,
+    /// What is being done just now.
+    pub(super) activity: String,
+    pub(super) sets: Vec<SetReport>,
+    /// Files in the tree.
+    pub(super) resources: u64,
+    pub(super) cached: Cached,
+    /// When the last sync ended.
+    pub(super) last_sync: Option<String>,
+    /// Seconds since then: how far the tree may be behind the Source.
+    pub(super) lag: Option<u64>,
+    pub(super) progress: Progress,
+    pub(super) content: String,
+    pub(super) io: String,
+    pub(super) seed: Seed,
+    pub(super) error_count: u64,
+    /// The last ones, oldest first.
+    pub(super) errors: Vec<Trouble>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// What the mirror is filled from, and why.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Seed {
+    pub(super) from: String,
+    pub(super) why: String,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Cached {
+    /// Files in the tree whose content is here.
+    pub(super) resources: u64,
+    /// Bytes of all content that is here.
+    pub(super) bytes: u64,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Trouble {
+    pub(super) time: String,
+    pub(super) error: String,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Progress {
+    pub(super) documents: u64,
+    pub(super) documents_known: u64,
+    pub(super) document_bytes: u64,
+    pub(super) entries: u64,
+    pub(super) fetched: u64,
+    pub(super) fetched_bytes: u64,
+    pub(super) failed: u64,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct SetReport {
+    pub(super) name: String,
+    pub(super) capability_list: String,
+    pub(super) state: String,
+    pub(super) resources: u64,
+    pub(super) at: Option<String>,
+    pub(super) cursor: Option<String>,
+    pub(super) last_sync: Option<String>,
+    pub(super) held_deletions: Option<u64>,
+}
+
+impl From<&SetRow> for SetReport {
+    fn from(set: &SetRow) -> Self {
+        let text = |time: Option<Datetime>| time.map(|time| time.to_string());
+        Self {
+            name: set.label.clone(),
+            capability_list: set.key.clone(),
+            state: set.state.name().to_owned(),
+            resources: set.resources,
+            at: text(set.at),
+            cursor: text(set.cursor),
+            last_sync: text(set.synced),
+            held_deletions: set.held,
+        }
+    }
+}
+
+/// Makes reports.
+pub(super) struct Reporter {
+    pub(super) engine: Arc<Engine>,
+    pub(super) source: String,
+    pub(super) directory: PathBuf,
+    pub(super) offline: bool,
+    pub(super) content_all: bool,
+}
+
+impl Reporter {
+    /// How the mount is doing now.
+    pub(super) fn report(&self) -> Report {
+        let engine = &self.engine;
+        let status = engine.status();
+        let sets = engine.sets().unwrap_or_default();
+        let totals = engine.readers().ask(|reader| reader.totals()).unwrap_or_default();
+        let progress = status.progress();
+        let (errors, error_count) = status.errors();
+        let synced = sets.iter().filter_map(|set| set.synced).min();
+        let lag = synced.map(|synced| (Datetime::now().nanos() - synced.nanos()).max(0).unsigned_abs() / 1_000_000_000);
+        Report {
+            source: self.source.clone(),
+            directory: self.directory.clone(),
+            cache: engine.store().root().to_owned(),
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            state: self.state(&sets).to_owned(),
+            activity: if progress.phase.is_empty() { "idle" } else { progress.phase }.to_owned(),
+            resources: sets.iter().map(|set| set.resources).sum(),
+            sets: sets.iter().map(SetReport::from).collect(),
+            cached: Cached { resources: totals.cached, bytes: engine.stored_bytes() },
+            last_sync: synced.map(|time| time.to_string()),
+            lag,
+            progress: Progress {
+                documents: progress.documents,
+                documents_known: progress.documents_known,
+                document_bytes: progress.document_bytes,
+                entries: progress.entries,
+                fetched: progress.fetched,
+                fetched_bytes: progress.fetched_bytes,
+                failed: progress.failed,
+            },
+            content: if self.content_all { "all" } else { "lazy" }.to_owned(),
+            io: "kernel".to_owned(),
+            seed: Seed { from: "list".to_owned(), why: "Resource Lists are all that this version reads".to_owned() },
+            error_count,
+            errors: errors.into_iter().map(|one| Trouble { time: one.time, error: one.error }).collect(),
+            warnings: status.warnings(),
+        }
+    }
+
+    fn state(&self, sets: &[SetRow]) -> &'static str {
+        let status = self.engine.status();
+        let worst = [SetState::Empty, SetState::Held, SetState::Partial, SetState::Complete]
+            .into_iter()
+            .find(|state| sets.iter().any(|set| set.state == *state))
+            .unwrap_or(SetState::Empty);
+        match worst {
+            _ if self.offline => "offline",
+            SetState::Empty if status.syncing() => "syncing",
+            _ if status.away() => "away",
+            worst => worst.name(),
+        }
+    }
+}
+
+impl Report {
+    /// The same as OpenMetrics text.
+    pub(super) fn metrics(&self) -> String {
+        let mut text = String::new();
+        let mut gauge = |name: &str, unit: &str, help: &str, value: u64| {
+            text.push_str(&format!("# TYPE resourcesync_{name} gauge\n"));
+            if !unit.is_empty() {
+                text.push_str(&format!("# UNIT resourcesync_{name} {unit}\n"));
+            }
+            text.push_str(&format!("# HELP resourcesync_{name} {help}\nresourcesync_{name} {value}\n"));
+        };
+        gauge("complete", "", "1 if all that the Source lists is in the tree.", u64::from(self.state == "complete"));
+        gauge("resources", "", "Files in the tree.", self.resources);
+        gauge("cached_resources", "", "Files in the tree whose content is in the cache.", self.cached.resources);
+        gauge("cached_bytes", "bytes", "Content in the cache.", self.cached.bytes);
+        if let Some(lag) = self.lag {
+            gauge("lag_seconds", "seconds", "Time since the last sync.", lag);
+        }
+        text.push_str("# TYPE resourcesync_errors counter\n# HELP resourcesync_errors What went wrong since the mount.\n");
+        text.push_str(&format!("resourcesync_errors_total {}\n", self.error_count));
+        text.push_str("# TYPE resourcesync_fetched_bytes counter\n# UNIT resourcesync_fetched_bytes bytes\n");
+        text.push_str("# HELP resourcesync_fetched_bytes Content fetched since the mount.\n");
+        text.push_str(&format!("resourcesync_fetched_bytes_total {}\n# EOF\n", self.progress.fetched_bytes));
+        text
+    }
+}

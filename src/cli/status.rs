@@ -1,0 +1,118 @@
+//! `resourcesync status`: what each mount of this machine is doing.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use super::report::Report;
+use super::{Done, Stop, control, mounts, show};
+use crate::document::Datetime;
+
+/// How long a mount may take to answer: a dead one must not keep the others from being shown.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(super) fn run(directory: Option<&Path>, json: bool, watch: bool) -> Done {
+    loop {
+        let text = once(directory, json)?;
+        if watch && !json {
+            print!("\x1b[2J\x1b[H");
+        }
+        print!("{text}");
+        if !watch {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+fn once(directory: Option<&Path>, json: bool) -> Result<String, Stop> {
+    let directories: Vec<PathBuf> = match directory {
+        Some(directory) => vec![control::place(directory)?.0.directory],
+        None => mounts::ours().map_err(Stop::failed)?.into_iter().map(|mounted| mounted.directory).collect(),
+    };
+    let reports: Vec<(PathBuf, Result<Report, String>)> =
+        directories.into_iter().map(|directory| (directory.clone(), read(&directory))).collect();
+    if json {
+        let values: Vec<serde_json::Value> = reports
+            .into_iter()
+            .map(|(directory, report)| match report {
+                Ok(report) => serde_json::to_value(report).unwrap_or_default(),
+                Err(error) => serde_json::json!({"directory": directory, "state": "dead", "error": error}),
+            })
+            .collect();
+        let shown = match (directory, values.as_slice()) {
+            (Some(_), [only]) => serde_json::to_string_pretty(only),
+            _ => serde_json::to_string_pretty(&values),
+        };
+        return Ok(shown.unwrap_or_default() + "\n");
+    }
+    if reports.is_empty() {
+        return Ok("no Source is mounted here; try: resourcesync demo\n".to_owned());
+    }
+    let mut text = String::new();
+    for (directory, report) in &reports {
+        match report {
+            Ok(report) => person(&mut text, report),
+            Err(error) => text.push_str(&format!(
+                "{}  {}\n  {error}\n  its daemon is gone; mount it again, or: umount {}\n",
+                show::bold(&directory.display().to_string()),
+                show::state("dead"),
+                directory.display()
+            )),
+        }
+    }
+    Ok(text)
+}
+
+/// Reads a mount's status, unless it does not answer.
+fn read(directory: &Path) -> Result<Report, String> {
+    let path = directory.join(".resourcesync/status.json");
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || tell.send(std::fs::read(path).map_err(|error| error.to_string())));
+    let text = told.recv_timeout(PATIENCE).map_err(|_| format!("no answer for {} s", PATIENCE.as_secs()))??;
+    serde_json::from_slice(&text).map_err(|error| error.to_string())
+}
+
+fn person(text: &mut String, report: &Report) {
+    let line = |text: &mut String, name: &str, value: &str| {
+        text.push_str(&format!("  {} {value}\n", show::dim(&format!("{name:<10}"))));
+    };
+    text.push_str(&format!("{}  {}\n", show::bold(&report.directory.display().to_string()), show::state(&report.state)));
+    line(text, "source", &report.source);
+    line(text, "resources", &format!("{}, {} cached ({})", show::count(report.resources), show::count(report.cached.resources), show::size(report.cached.bytes)));
+    if report.sets.len() > 1 {
+        for set in &report.sets {
+            line(text, "set", &format!("{}: {}, {}", set.name, show::plural(set.resources, "resource", "resources"), set.state));
+        }
+    }
+    let last = report.last_sync.as_deref().and_then(|time| Datetime::parse(time).ok());
+    line(text, "last sync", &last.map_or_else(|| "never".to_owned(), |(time, _)| show::ago(time)));
+    let progress = &report.progress;
+    if report.activity != "idle" {
+        let mut doing = report.activity.clone();
+        if progress.documents_known > 0 {
+            doing.push_str(&format!(", {} of {} documents", progress.documents, progress.documents_known));
+        }
+        if progress.entries > 0 {
+            doing.push_str(&format!(", {} entries", show::count(progress.entries)));
+        }
+        if progress.fetched > 0 {
+            doing.push_str(&format!(", {} files fetched", show::count(progress.fetched)));
+        }
+        line(text, "now", &doing);
+    }
+    line(text, "cache", &report.cache.display().to_string());
+    for set in report.sets.iter().filter(|set| set.held_deletions.is_some()) {
+        let held = set.held_deletions.unwrap_or_default();
+        line(text, "held", &format!("{} in {}, until another complete list agrees", show::plural(held, "deletion", "deletions"), set.name));
+    }
+    if let Some(last) = report.errors.last() {
+        line(text, "errors", &format!("{}, the last at {}:", show::count(report.error_count), last.time));
+        text.push_str(&format!("             {}\n", last.error));
+    }
+    if let Some(last) = report.warnings.last() {
+        let more = report.warnings.len() - 1;
+        let more = if more > 0 { format!(" (and {more} more in .resourcesync/status.json)") } else { String::new() };
+        line(text, "warning", &format!("{last}{more}"));
+    }
+}

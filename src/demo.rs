@@ -1,0 +1,271 @@
+//! The embedded Source: a small ResourceSync Source on loopback.
+//!
+//! **Owns** its resources, made from their numbers alone, and the documents that describe them.
+//!
+//! **Promises** to be a correct Source by the specification in force: Source Description, Capability
+//! List, Resource List with lengths and hashes; validators, ranges and HEAD for every resource. The
+//! same numbers always give the same bytes.
+//!
+//! **Never knows** who mirrors it. It writes the dialect in force and no other.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, Method, Response, StatusCode, Uri, header};
+use quick_xml::escape::escape;
+use sha2::{Digest as _, Sha256};
+
+use crate::document::{Capability, Datetime};
+
+/// How many small resources there are.
+const TEXTS: u64 = 2000;
+/// How many of them lie in one directory.
+const TEXTS_EACH: u64 = 100;
+/// How many large resources there are, and how large they are.
+const LARGE: u64 = 3;
+const LARGE_SIZE: u64 = 12 << 20;
+
+struct Resource {
+    media: &'static str,
+    modified: Datetime,
+    sha256: String,
+    make: Make,
+    length: u64,
+}
+
+#[derive(Clone, Copy)]
+enum Make {
+    Text(u64),
+    Large(u64),
+}
+
+/// The Source while it runs.
+pub struct Source {
+    port: u16,
+    resources: u64,
+    server: tokio::task::JoinHandle<()>,
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "demo::Source at {}", self.url())
+    }
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+struct Content {
+    base: String,
+    resources: HashMap<String, Resource>,
+    documents: HashMap<&'static str, String>,
+}
+
+impl Source {
+    /// Starts a Source on a free port of loopback.
+    ///
+    /// # Errors
+    /// If no port can be had.
+    pub async fn start() -> std::io::Result<Self> {
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
+        let port = listener.local_addr()?.port();
+        let content = tokio::task::spawn_blocking(move || Content::make(format!("http://127.0.0.1:{port}")))
+            .await
+            .map_err(std::io::Error::other)?;
+        let resources = content.resources.len() as u64;
+        let router = Router::new().fallback(answer).with_state(Arc::new(content));
+        let server = tokio::spawn(async move {
+            if let Err(error) = axum::serve(listener, router).await {
+                tracing::error!(%error, "the demo Source ended");
+            }
+        });
+        Ok(Self { port, resources, server })
+    }
+
+    /// Its origin.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/", self.port)
+    }
+
+    /// How many resources it has.
+    #[must_use]
+    pub fn resources(&self) -> u64 {
+        self.resources
+    }
+}
+
+/// Numbers that look random, from a number.
+fn scramble(seed: u64) -> u64 {
+    let mut value = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ value >> 31
+}
+
+const WORDS: [&str; 24] = [
+    "river", "archive", "of", "the", "and", "letter", "stone", "under", "harbour", "seven", "quiet", "map", "winter",
+    "press", "copper", "lantern", "field", "notes", "on", "a", "garden", "by", "unknown", "hand",
+];
+
+impl Make {
+    fn bytes(self) -> Vec<u8> {
+        match self {
+            Self::Text(number) => {
+                let mut text = format!("Text {number} of the demo Source\n\n");
+                for at in 0..40 + scramble(number) % 300 {
+                    let word = WORDS[usize::try_from(scramble(number << 20 | at) % WORDS.len() as u64).unwrap_or(0)];
+                    text.push_str(word);
+                    text.push(if at % 11 == 10 { '\n' } else { ' ' });
+                }
+                text.push('\n');
+                text.into_bytes()
+            }
+            Self::Large(number) => (0..LARGE_SIZE / 8).flat_map(|at| scramble(number << 40 | at).to_le_bytes()).collect(),
+        }
+    }
+}
+
+impl Content {
+    fn make(base: String) -> Self {
+        let start = 1_700_000_000_i64;
+        let mut resources = HashMap::new();
+        let mut add = |path: String, media, make: Make, age: u64| {
+            let bytes = make.bytes();
+            let sha256 = Sha256::digest(&bytes).iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+            let seconds = start + i64::try_from(age).unwrap_or(0) * 3600;
+            let modified = Datetime::from_nanos(seconds * 1_000_000_000);
+            resources.insert(path, Resource { media, modified, sha256, make, length: bytes.len() as u64 });
+        };
+        for number in 0..TEXTS {
+            let path = format!("/texts/{:02}/text-{number:04}.txt", number / TEXTS_EACH);
+            add(path, "text/plain", Make::Text(number), number);
+        }
+        for number in 0..LARGE {
+            add(format!("/scans/scan-{number}.bin"), "application/octet-stream", Make::Large(number), number);
+        }
+        let mut content = Self { base, resources, documents: HashMap::new() };
+        content.describe();
+        content
+    }
+
+    fn describe(&mut self) {
+        let now = Datetime::now();
+        let description = self.document(Capability::Description, "", None, &[("/capabilitylist.xml", Capability::CapabilityList)]);
+        let capabilities = self.document(
+            Capability::CapabilityList,
+            "",
+            Some("/.well-known/resourcesync"),
+            &[("/resourcelist.xml", Capability::ResourceList)],
+        );
+        let list = self.resource_list(now);
+        self.documents.insert("/.well-known/resourcesync", description);
+        self.documents.insert("/capabilitylist.xml", capabilities);
+        self.documents.insert("/resourcelist.xml", list);
+    }
+
+    fn head(&self, capability: Capability, attributes: &str, up: Option<&str>) -> String {
+        let mut text = String::from(
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\"\n        \
+             xmlns:rs=\"http://www.openarchives.org/rs/terms/\">\n",
+        );
+        if let Some(up) = up {
+            let _ = writeln!(text, "  <rs:ln rel=\"up\" href=\"{}{up}\"/>", self.base);
+        }
+        let _ = writeln!(text, "  <rs:md capability=\"{capability}\"{attributes}/>");
+        text
+    }
+
+    fn document(&self, capability: Capability, attributes: &str, up: Option<&str>, entries: &[(&str, Capability)]) -> String {
+        let mut text = self.head(capability, attributes, up);
+        for (path, capability) in entries {
+            let _ = writeln!(text, "  <url><loc>{}{path}</loc><rs:md capability=\"{capability}\"/></url>", self.base);
+        }
+        text.push_str("</urlset>\n");
+        text
+    }
+
+    fn resource_list(&self, at: Datetime) -> String {
+        let mut text = self.head(Capability::ResourceList, &format!(" at=\"{at}\""), Some("/capabilitylist.xml"));
+        let mut paths: Vec<&String> = self.resources.keys().collect();
+        paths.sort();
+        for path in paths {
+            let Resource { media, modified, sha256, length, .. } = &self.resources[path];
+            let loc = format!("{}{path}", self.base);
+            let _ = writeln!(
+                text,
+                "  <url><loc>{}</loc><lastmod>{modified}</lastmod><rs:md hash=\"sha-256:{sha256}\" length=\"{length}\" type=\"{media}\"/></url>",
+                escape(loc.as_str()),
+            );
+        }
+        text.push_str("</urlset>\n");
+        text
+    }
+}
+
+async fn answer(State(content): State<Arc<Content>>, method: Method, uri: Uri, headers: HeaderMap) -> Response<Body> {
+    if method != Method::GET && method != Method::HEAD {
+        return plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered here\n");
+    }
+    let path = uri.path();
+    if let Some(document) = content.documents.get(path) {
+        let tag = format!("\"{:x}\"", scramble(document.len() as u64));
+        return send(&method, &headers, "application/xml", &tag, document.clone().into_bytes());
+    }
+    match content.resources.get(path) {
+        Some(resource) => {
+            let (make, tag) = (resource.make, format!("\"{}\"", &resource.sha256[..16]));
+            send(&method, &headers, resource.media, &tag, make.bytes())
+        }
+        None => plain(StatusCode::NOT_FOUND, "there is no such resource\n"),
+    }
+}
+
+fn plain(status: StatusCode, text: &'static str) -> Response<Body> {
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    response
+}
+
+/// A body with its validator: whole, a part of it, or the word that it did not change.
+fn send(method: &Method, headers: &HeaderMap, media: &str, tag: &str, bytes: Vec<u8>) -> Response<Body> {
+    let field = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let mut builder = Response::builder()
+        .header(header::CONTENT_TYPE, media)
+        .header(header::ETAG, tag)
+        .header(header::ACCEPT_RANGES, "bytes");
+    if field(header::IF_NONE_MATCH).is_some_and(|tags| tags.split(',').any(|one| one.trim() == tag)) {
+        builder = builder.status(StatusCode::NOT_MODIFIED);
+        return builder.body(Body::empty()).unwrap_or_default();
+    }
+    let total = bytes.len();
+    let same = field(header::IF_RANGE).is_none_or(|known| known == tag);
+    let range = field(header::RANGE).filter(|_| same).and_then(|range| parse_range(range, total));
+    let part = match range {
+        Some((begin, end)) => {
+            builder = builder
+                .status(StatusCode::PARTIAL_CONTENT)
+                .header(header::CONTENT_RANGE, format!("bytes {begin}-{}/{total}", end - 1));
+            bytes[begin..end].to_vec()
+        }
+        None => bytes,
+    };
+    builder = builder.header(header::CONTENT_LENGTH, part.len());
+    let body = if *method == Method::HEAD { Body::empty() } else { Body::from(part) };
+    builder.body(body).unwrap_or_default()
+}
+
+/// `bytes=first-last`, as a range without its end; none where it cannot be satisfied.
+fn parse_range(text: &str, total: usize) -> Option<(usize, usize)> {
+    let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
+    let begin: usize = first.parse().ok()?;
+    let end = if last.is_empty() { total } else { last.parse::<usize>().ok()?.checked_add(1)?.min(total) };
+    (begin < end).then_some((begin, end))
+}

@@ -1,0 +1,69 @@
+//! FUSE: a thin adapter over the catalog and "bring me this version".
+//!
+//! **Owns** how the tree looks to the kernel: attributes, extended attributes, directory streams, the
+//! files of `.resourcesync`, and what the kernel may keep for how long.
+//!
+//! **Assumes** that an inode never changes (see the catalog), and that [`Contents`] answers every
+//! question within its deadline.
+//!
+//! **Promises** that no dispatch thread waits for the network: a request that needs it is handed on
+//! with its reply. LOOKUP, READDIR and STATFS of the current tree are answered from the catalog alone.
+//! Every write is EROFS.
+//!
+//! **Never knows** HTTP, or how content is found, verified or stored.
+//!
+//! ## What the kernel keeps
+//!
+//! Since an inode is one immutable version, names and attributes are given for ever, pages are kept,
+//! and `open` and `opendir` are answered ENOSYS once, after which the kernel does not ask again: warm
+//! work never leaves it. A commit is followed by the invalidations that it implies, from a thread of
+//! its own ([`invalidate`]), which no reply depends on.
+//!
+//! A size that is not known yet is 0 with no time to live in LOOKUP, so that the kernel asks GETATTR
+//! before anybody sees it; GETATTR may wait for the Source.
+
+mod adapter;
+mod attributes;
+mod control;
+pub mod invalidate;
+mod listing;
+mod xattr;
+
+use std::fs::File;
+use std::sync::Arc;
+
+pub use adapter::{Filesystem, View};
+
+/// A file from which a version can be read, at least the part that was asked for.
+#[derive(Clone, Debug)]
+pub struct Readable {
+    /// To be read at offsets.
+    pub file: Arc<File>,
+}
+
+/// Called once with an answer, from any thread. An error is told as EIO; its reason has been logged.
+pub type Then<T> = Box<dyn FnOnce(Result<T, ()>) + Send>;
+
+/// "Bring me this version", and what else the adapter cannot know.
+pub trait Contents: Send + Sync + 'static {
+    /// The content of a version, if no waiting is needed.
+    fn ready(&self, version: i64) -> Option<Readable>;
+
+    /// The content of a version, once `offset` to `offset + len` can be read.
+    fn read(&self, version: i64, offset: u64, len: u64, then: Then<Readable>);
+
+    /// The size of a version, in bytes.
+    fn size(&self, version: i64, then: Then<u64>);
+
+    /// The sizes of these versions are likely to be asked for next.
+    fn expect_sizes(&self, versions: Vec<i64>);
+
+    /// Whether the content of a version was held to what the Source lists: `None` if it is not here.
+    fn verified(&self, version: i64) -> Option<bool>;
+
+    /// A file of `.resourcesync` as it is now.
+    fn control(&self, name: &str) -> Option<Vec<u8>>;
+
+    /// Used and available bytes, and the number of resources, for `df`.
+    fn room(&self) -> (u64, u64, u64);
+}

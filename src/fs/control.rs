@@ -1,0 +1,51 @@
+//! `.resourcesync`: files that are made when they are looked up.
+//!
+//! A file that changes by nature gets a new inode at each LOOKUP, with what it is at that moment, so
+//! that the rule "an inode never changes" has no exception.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The name of the directory at the root.
+pub(super) const DIRECTORY: &str = ".resourcesync";
+/// Its files.
+pub(super) const FILES: [&str; 2] = ["status.json", "metrics"];
+/// Its inode number, above all that the catalog gives out.
+pub(super) const DIRECTORY_INO: u64 = 1 << 62;
+
+/// The files that the kernel knows of.
+#[derive(Debug, Default)]
+pub(super) struct Snapshots {
+    next: AtomicU64,
+    known: Mutex<HashMap<u64, (u64, Arc<Vec<u8>>)>>,
+}
+
+impl Snapshots {
+    /// Whether an inode number is one of these files or their directory.
+    pub(super) fn is_ours(ino: u64) -> bool {
+        ino >= DIRECTORY_INO
+    }
+
+    /// Keeps a file's content under a new inode number, until the kernel forgets it.
+    pub(super) fn add(&self, content: Vec<u8>) -> (u64, Arc<Vec<u8>>) {
+        let ino = DIRECTORY_INO + 1 + self.next.fetch_add(1, Ordering::Relaxed);
+        let content = Arc::new(content);
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(ino, (1, Arc::clone(&content)));
+        (ino, content)
+    }
+
+    pub(super) fn get(&self, ino: u64) -> Option<Arc<Vec<u8>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&ino).map(|(_, content)| Arc::clone(content))
+    }
+
+    pub(super) fn forget(&self, ino: u64, lookups: u64) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((count, _)) = known.get_mut(&ino) {
+            *count = count.saturating_sub(lookups);
+            if *count == 0 {
+                known.remove(&ino);
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Telling the kernel what a commit changed, from a thread that no reply depends on.
+//!
+//! For each directory that changed, its listing is dropped; for each name, its entry, which may be a
+//! negative one. Above [`Changes::MOST_NAMES`] names, one new epoch makes the kernel ask again for all
+//! names (2 µs where 100,000 single calls took 70 to 350 ms). A directory that lives on is never
+//! invalidated as an entry: that would detach mounts and working directories below it.
+
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+
+use fuser::{INodeNo, Notifier};
+use tokio::sync::mpsc;
+
+use crate::catalog::Changes;
+
+/// `FUSE_NOTIFY_INC_EPOCH`, which fuser has no call for.
+const INC_EPOCH: i32 = 8;
+
+/// Starts the thread. It ends when the sender of `changes` is gone. `device` is a duplicate of the
+/// session's.
+///
+/// # Errors
+/// If the thread cannot be started.
+pub fn start(notifier: Notifier, device: OwnedFd, mut changes: mpsc::UnboundedReceiver<Changes>) -> std::io::Result<()> {
+    std::thread::Builder::new().name("invalidate".to_owned()).spawn(move || {
+        while let Some(change) = changes.blocking_recv() {
+            tell(&notifier, &device, &change);
+        }
+    })?;
+    Ok(())
+}
+
+fn tell(notifier: &Notifier, device: &OwnedFd, changes: &Changes) {
+    let mut one_by_one = !changes.too_many;
+    if changes.too_many
+        && let Err(error) = new_epoch(device)
+    {
+        // Kernels before 6.16 have no epochs: there the directories' names expire with their entries,
+        // which a full invalidation of each directory brings about only for listings.
+        tracing::warn!(%error, "the kernel takes no new epoch; remount to see all changes at once");
+        one_by_one = true;
+    }
+    for directory in &changes.directories {
+        report(notifier.inval_inode(INodeNo(*directory), 0, 0), *directory, "");
+    }
+    if one_by_one {
+        for (directory, name) in &changes.names {
+            report(notifier.inval_entry(INodeNo(*directory), OsStr::new(name)), *directory, name);
+        }
+    }
+}
+
+/// What the kernel does not know needs no invalidation.
+fn report(result: std::io::Result<()>, directory: u64, name: &str) {
+    if let Err(error) = result
+        && error.kind() != std::io::ErrorKind::NotFound
+    {
+        tracing::debug!(%error, directory, name, "not invalidated");
+    }
+}
+
+fn new_epoch(device: &OwnedFd) -> std::io::Result<()> {
+    let mut message = [0_u8; 16];
+    message[..4].copy_from_slice(&16_u32.to_ne_bytes());
+    message[4..8].copy_from_slice(&INC_EPOCH.to_ne_bytes());
+    rustix::io::write(device, &message)?;
+    Ok(())
+}

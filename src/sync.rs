@@ -1,0 +1,392 @@
+//! The engine: baseline, content, and everything else that changes what is mirrored.
+//!
+//! **Owns** the way in: lists become names and versions, bytes become objects. It is the only writer
+//! of the catalog and of the store. Timers, commands and readers ask it; it decides.
+//!
+//! **Assumes** that it holds the cache's lock.
+//!
+//! **Promises** that a sync is visible whole or not at all; that what a Source no longer lists is
+//! deleted only if every document of the set was read to its end; that bytes reach a reader only as
+//! the `verify` option allows; that many readers of one version make one request; that it can be
+//! stopped at any moment and goes on from there.
+//!
+//! **Never knows** FUSE: it announces [`Changes`](crate::catalog::Changes) and answers with files.
+//!
+//! Locks, in the order in which they may be taken together: a sync's turn, the writer. All others are
+//! held for a look or an assignment, and never while one waits for anything.
+
+mod baseline;
+mod content;
+mod download;
+mod ledger;
+mod lists;
+mod ranges;
+mod room;
+mod status;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use crate::catalog::{CatalogError, Changes, Pool, SetRow, Writer};
+use crate::path::Mapper;
+use crate::source::{Client, Discovery, SourceError};
+use crate::store::Store;
+
+pub use content::{Failure, Ready};
+pub use status::{Progress, Status, Trouble};
+
+use content::Contents;
+use ledger::Ledger;
+
+/// When to try again what failed because the Source was away.
+const AGAIN: Duration = Duration::from_secs(60);
+
+/// How strictly bytes are held to what the Source lists of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Verify {
+    /// A file is verified whole before its first byte is served.
+    #[default]
+    Strict,
+    /// Large files are served in ranges before the whole is verified.
+    Stream,
+    /// What does not verify is served, with a warning.
+    Warn,
+    /// Nothing is verified.
+    Off,
+}
+
+/// What the engine is to do.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The Source, as the user named it.
+    pub source: String,
+    /// One of several sets.
+    pub set: Option<String>,
+    /// Whether all content is fetched ahead and kept.
+    pub content_all: bool,
+    /// How strictly bytes are held to what is listed.
+    pub verify: Verify,
+    /// Whether the Source is left alone.
+    pub offline: bool,
+    /// The most bytes of content that are kept, where it can be fetched again.
+    pub cache_size: Option<u64>,
+    /// How often the lists are read again.
+    pub poll: Option<Duration>,
+}
+
+/// What can be changed while the engine runs; `None` leaves a thing as it is.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs, reason = "as in Config and source::Options")]
+pub struct Adjustment {
+    pub timeout: Option<Duration>,
+    pub connections: Option<usize>,
+    pub rate: Option<Option<u64>>,
+    pub poll: Option<Option<Duration>>,
+}
+
+/// Why a sync failed.
+#[derive(Clone, Debug, Error)]
+pub enum SyncError {
+    /// The Source did not play its part.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The catalog could not be read or written.
+    #[error("{0}")]
+    Catalog(String),
+    /// The cache directory could not be used.
+    #[error("cache: {0}")]
+    Cache(String),
+    /// What the Source offers does not fit what was asked for.
+    #[error("{0}")]
+    Unfit(String),
+}
+
+impl From<CatalogError> for SyncError {
+    fn from(error: CatalogError) -> Self {
+        Self::Catalog(error.to_string())
+    }
+}
+
+impl SyncError {
+    /// Whether the Source is away, rather than wrong.
+    #[must_use]
+    pub fn is_away(&self) -> bool {
+        matches!(self, Self::Source(error) if error.trouble.is_away() || error.trouble.passes())
+    }
+}
+
+/// What a sync came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// New resources.
+    pub added: u64,
+    /// New versions.
+    pub updated: u64,
+    /// Resources gone.
+    pub deleted: u64,
+    /// Deletions held back.
+    pub held: u64,
+    /// Resources as they were, in documents that were read.
+    pub unchanged: u64,
+    /// Documents that had not changed.
+    pub not_modified: u64,
+    /// Whether a document could not be read whole.
+    pub partial: bool,
+}
+
+/// The engine of one mirror.
+#[derive(Debug)]
+pub struct Engine {
+    config: Config,
+    client: Arc<Client>,
+    store: Arc<Store>,
+    readers: Arc<Pool>,
+    mapper: Arc<Mapper>,
+    ledger: Ledger,
+    status: Arc<Status>,
+    contents: Arc<Contents>,
+    turn: tokio::sync::Mutex<()>,
+    poll: watch::Sender<Option<Duration>>,
+}
+
+impl Engine {
+    /// Opens the cache for a Source. What a commit means for readers is sent to `announce`. Call it
+    /// within a tokio runtime.
+    ///
+    /// # Errors
+    /// If the cache cannot be used, or belongs to another Source.
+    pub fn open(
+        cache: &Path,
+        config: Config,
+        client: Arc<Client>,
+        mapper: Mapper,
+        announce: mpsc::UnboundedSender<Changes>,
+    ) -> Result<Arc<Self>, SyncError> {
+        let store = Arc::new(Store::open(cache).map_err(|error| SyncError::Cache(format!("{}: {error}", cache.display())))?);
+        let mapper = Arc::new(mapper);
+        let writer = Writer::open(cache, Arc::clone(&mapper))?;
+        match writer.meta("source")? {
+            None => writer.set_meta("source", &config.source)?,
+            Some(found) if found == config.source => {}
+            Some(found) => {
+                let path = cache.display().to_string();
+                return Err(CatalogError::OtherSource { path, found, wanted: config.source }.into());
+            }
+        }
+        let status = Arc::new(Status::default());
+        let readers = Arc::new(writer.readers());
+        let cache_size = config.cache_size.filter(|_| !config.content_all);
+        let ledger = Ledger::open(writer, Arc::clone(&store), Arc::clone(&status), announce, cache_size)?;
+        let contents = Contents::new(&config, &client, &store, &readers, &ledger, &status);
+        Ok(Arc::new(Self {
+            poll: watch::Sender::new(config.poll),
+            config,
+            client,
+            store,
+            readers,
+            mapper,
+            ledger,
+            status,
+            contents,
+            turn: tokio::sync::Mutex::new(()),
+        }))
+    }
+
+    /// Questions to the catalog.
+    #[must_use]
+    pub fn readers(&self) -> &Arc<Pool> {
+        &self.readers
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// What is being done.
+    #[must_use]
+    pub fn status(&self) -> &Arc<Status> {
+        &self.status
+    }
+
+    /// The generation of all inode numbers of this cache.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn generation(&self) -> Result<u64, SyncError> {
+        Ok(self.ledger.with(|writer| writer.generation())?)
+    }
+
+    /// The sets that are mirrored.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn sets(&self) -> Result<Vec<SetRow>, SyncError> {
+        Ok(self.readers.ask(|reader| reader.sets())?)
+    }
+
+    /// Bytes of all content in the store.
+    #[must_use]
+    pub fn stored_bytes(&self) -> u64 {
+        self.ledger.stored_bytes()
+    }
+
+    /// Finds out what the Source offers.
+    ///
+    /// # Errors
+    /// If nothing is found.
+    pub async fn discover(&self) -> Result<Discovery, SyncError> {
+        Ok(crate::source::discover(&self.client, &self.config.source).await?)
+    }
+
+    /// Brings the mirror in step with the Source. One at a time: a second caller waits for its turn.
+    /// `found` is what discovery found just before, if it did.
+    ///
+    /// # Errors
+    /// If nothing could be synced; what was mirrored stays.
+    pub async fn sync(self: &Arc<Self>, found: Option<Discovery>) -> Result<Summary, SyncError> {
+        let _turn = self.turn.lock().await;
+        if self.config.offline {
+            return Err(SyncError::Unfit("the mount is offline (-o offline); the Source is left alone".to_owned()));
+        }
+        self.status.began();
+        let result = baseline::sync(self, found).await;
+        let away = matches!(&result, Err(error) if error.is_away());
+        self.status.ended(away, result.is_ok());
+        match &result {
+            Ok(summary) => tracing::info!(?summary, "synced"),
+            Err(error) => self.status.error(&format!("sync failed: {error}")),
+        }
+        result
+    }
+
+    /// Changes what can be changed while running.
+    pub fn adjust(&self, adjustment: &Adjustment) {
+        if let Some(timeout) = adjustment.timeout {
+            self.client.set_timeout(timeout);
+        }
+        if let Some(connections) = adjustment.connections {
+            self.client.set_connections(connections);
+        }
+        if let Some(rate) = adjustment.rate {
+            self.client.set_rate(rate);
+        }
+        if let Some(poll) = adjustment.poll {
+            self.poll.send_replace(poll);
+        }
+    }
+
+    /// Syncs as often as `poll` says and, with `content=all`, fetches what is missing after each sync.
+    /// Runs until it is dropped. `first` says whether a first sync is due at once.
+    pub async fn follow(self: &Arc<Self>, first: bool) {
+        let mut poll = self.poll.subscribe();
+        let mut last = Instant::now();
+        let mut due = first;
+        loop {
+            if due {
+                // The error is in the status.
+                let _ = self.sync(None).await;
+                last = Instant::now();
+            }
+            let left = match self.fetch_ahead().await {
+                Ok(left) => left,
+                Err(error) => {
+                    self.status.error(&error.to_string());
+                    0
+                }
+            };
+            let every = if self.status.away() { Some(AGAIN) } else { *poll.borrow_and_update() };
+            let next = every.filter(|_| !self.config.offline).map(|every| last + every);
+            // What could not be fetched ahead is tried again sooner than the lists are.
+            let wake = next.into_iter().chain((left > 0).then(|| Instant::now() + AGAIN)).min();
+            match wake {
+                Some(wake) => {
+                    let _ = tokio::time::timeout_at(wake, poll.changed()).await;
+                }
+                None => {
+                    if poll.changed().await.is_err() {
+                        return;
+                    }
+                }
+            }
+            due = next.is_some_and(|next| Instant::now() >= next);
+        }
+    }
+
+    /// The file with the content of a version, if it can be had without waiting.
+    #[must_use]
+    pub fn ready(&self, version: i64) -> Option<Ready> {
+        self.contents.ready(version)
+    }
+
+    /// The file with the content of a version, fetched if need be, once so much of it is there that
+    /// `offset` to `offset + len` can be read.
+    ///
+    /// # Errors
+    /// If it cannot be had.
+    pub async fn read(self: &Arc<Self>, version: i64, offset: u64, len: u64) -> Result<Ready, Failure> {
+        self.contents.read(version, offset, len).await
+    }
+
+    /// The size of a version, asked for if need be.
+    ///
+    /// # Errors
+    /// If it cannot be had.
+    pub async fn size(self: &Arc<Self>, version: i64) -> Result<u64, Failure> {
+        self.contents.size(version).await
+    }
+
+    /// Somebody lists a directory in which the sizes of these versions are not known: they will be
+    /// asked for next.
+    pub fn expect_sizes(self: &Arc<Self>, versions: Vec<i64>) {
+        self.contents.expect_sizes(versions);
+    }
+
+    /// Whether the content of a version is being served before it is verified.
+    #[must_use]
+    pub fn streaming(&self, version: i64) -> bool {
+        self.contents.streaming(version)
+    }
+
+    /// Fetches the content of everything at or below a name, and keeps it if `pin` says so. `tell` is
+    /// told of progress: files and bytes done, files that failed.
+    ///
+    /// # Errors
+    /// If the catalog fails. Files that cannot be had are counted.
+    pub async fn fetch(
+        self: &Arc<Self>,
+        name: i64,
+        pin: bool,
+        tell: impl FnMut(u64, u64, u64) + Send,
+    ) -> Result<(), SyncError> {
+        if pin {
+            self.ledger.write(move |transaction| transaction.pin(name)).await?;
+        }
+        self.contents.fetch_below(name, tell).await
+    }
+
+    /// With `content=all`: fetches what is still missing. Returns how many files could not be had.
+    ///
+    /// # Errors
+    /// If the catalog fails.
+    pub async fn fetch_ahead(self: &Arc<Self>) -> Result<u64, SyncError> {
+        if !self.config.content_all || self.config.offline {
+            return Ok(0);
+        }
+        self.contents.fetch_missing().await
+    }
+
+    /// Brings everything to the disk, before the end.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub async fn close(&self) -> Result<(), SyncError> {
+        self.ledger.close().await
+    }
+}

@@ -1,0 +1,284 @@
+//! From Resource Lists to the tree (core 10; DESIGN rules on order, time and deletion).
+//!
+//! First every document is brought here, then all of them are applied in one step: no transaction
+//! waits for a server. A list is read once, while it is applied; if it turns out not to be whole, what
+//! it listed stays, and nothing is deleted.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::lists::{self, Lists, Spooled};
+use super::status::Status;
+use super::{Engine, Summary, SyncError};
+use crate::catalog::{CatalogError, DocumentRow, Outcome, Record, SetRow, SetState, SyncResult, Transaction, Writer};
+use crate::document::{Capability, Datetime, Facts, Limits, Reader};
+use crate::path::Mapper;
+use crate::source::{Discovery, FoundSet};
+
+/// Brings all sets in step.
+pub(super) async fn sync(engine: &Arc<Engine>, found: Option<Discovery>) -> Result<Summary, SyncError> {
+    let status = engine.status();
+    let found = match found {
+        Some(found) => found,
+        None => engine.discover().await?,
+    };
+    found.warnings.iter().for_each(|warning| status.warning(warning));
+    let chosen = choose(engine, &found).await?;
+    let mut summary = Summary::default();
+    let mut failed = None;
+    let mut synced = false;
+    for (row, set) in chosen {
+        let roots = set.urls(Capability::ResourceList);
+        if roots.is_empty() {
+            let offered: Vec<&str> = set.capabilities.iter().map(|document| document.capability.name()).collect();
+            failed = Some(SyncError::Unfit(format!(
+                "the set {} offers no Resource List (it offers: {})",
+                set.key,
+                if offered.is_empty() { "nothing".to_owned() } else { offered.join(", ") }
+            )));
+            continue;
+        }
+        match one(engine, row, &roots).await {
+            Ok(part) => {
+                synced = true;
+                summary.added += part.added;
+                summary.updated += part.updated;
+                summary.deleted += part.deleted;
+                summary.held += part.held;
+                summary.unchanged += part.unchanged;
+                summary.not_modified += part.not_modified;
+                summary.partial |= part.partial;
+            }
+            Err(error) => failed = Some(error),
+        }
+    }
+    match failed {
+        Some(error) if !synced => Err(error),
+        Some(error) => {
+            status.error(&error.to_string());
+            summary.partial = true;
+            Ok(summary)
+        }
+        None => Ok(summary),
+    }
+}
+
+/// The sets that are mirrored, each with what was found of it. The layout is fixed the first time.
+async fn choose(engine: &Arc<Engine>, found: &Discovery) -> Result<Vec<(SetRow, FoundSet)>, SyncError> {
+    let known = engine.sets()?;
+    if known.is_empty() {
+        let wanted: Vec<FoundSet> = match &engine.config.set {
+            None => found.sets.clone(),
+            Some(name) => found.sets.iter().filter(|set| set.label == *name || set.key == *name).cloned().collect(),
+        };
+        if wanted.is_empty() {
+            let labels: Vec<&str> = found.sets.iter().map(|set| set.label.as_str()).collect();
+            return Err(SyncError::Unfit(format!(
+                "set={}: there is no such set; the Source has: {}",
+                engine.config.set.as_deref().unwrap_or_default(),
+                labels.join(", ")
+            )));
+        }
+        let several = wanted.len() > 1;
+        let sets = wanted.clone();
+        engine
+            .ledger
+            .write(move |transaction| {
+                sets.iter().try_for_each(|set| transaction.set(&set.key, &set.label, several).map(|_| ()))
+            })
+            .await?;
+        let rows = engine.sets()?;
+        return Ok(wanted
+            .into_iter()
+            .filter_map(|set| Some((rows.iter().find(|row| row.key == set.key)?.clone(), set)))
+            .collect());
+    }
+    let mut chosen = Vec::new();
+    for row in known {
+        let same = found.sets.iter().find(|set| set.key == row.key);
+        // A Source with one set that moved its documents still has that one set.
+        let moved = (found.sets.len() == 1).then(|| found.sets.first()).flatten();
+        match same.or(moved) {
+            Some(set) => chosen.push((row, set.clone())),
+            None => engine.status().warning(&format!("the Source no longer offers the set {}; what was mirrored stays", row.key)),
+        }
+    }
+    for set in &found.sets {
+        if engine.config.set.is_none() && !chosen.iter().any(|(_, known)| known.key == set.key) {
+            engine.status().warning(&format!(
+                "the Source has a new set, {}; the layout of this cache is fixed: mount it with -o set={} and a cache of its own",
+                set.key, set.label
+            ));
+        }
+    }
+    if chosen.is_empty() {
+        return Err(SyncError::Unfit("the Source offers none of the sets that are mirrored here".to_owned()));
+    }
+    Ok(chosen)
+}
+
+/// Brings one set in step.
+async fn one(engine: &Arc<Engine>, set: SetRow, roots: &[String]) -> Result<Summary, SyncError> {
+    let status = Arc::clone(engine.status());
+    status.phase("reading lists");
+    let known = {
+        let id = set.id;
+        engine.ledger.step(move |writer| Ok((writer.documents(id)?, Default::default()))).await?
+    };
+    let lists = lists::bring(&engine.client, &engine.store, &status, roots, &known).await;
+    lists.failed.iter().for_each(|error| status.error(&error.to_string()));
+    if lists.read.is_empty()
+        && lists.unchanged.is_empty()
+        && lists.indexes.is_empty()
+        && let Some(error) = lists.failed.first()
+    {
+        return Err(error.clone().into());
+    }
+    let cursor = lists.cursor();
+    if let (Some(now), Some(before)) = (cursor, set.cursor) && now < before && !lists.read.is_empty() {
+        status.warning(&format!(
+            "{}: its list is of {now}, older than the one of {before} that is here already; left alone",
+            set.key
+        ));
+        return Ok(Summary { not_modified: lists.unchanged.len() as u64, ..Summary::default() });
+    }
+    status.phase("applying");
+    let mapper = Arc::clone(&engine.mapper);
+    engine.ledger.step(move |writer| apply(writer, &mapper, &status, &set, lists)).await
+}
+
+/// Applies documents in one step.
+fn apply(
+    writer: &mut Writer,
+    mapper: &Mapper,
+    status: &Status,
+    set: &SetRow,
+    lists: Lists,
+) -> Result<(Summary, crate::catalog::Changes), CatalogError> {
+    let mut summary = Summary { not_modified: lists.unchanged.len() as u64, ..Summary::default() };
+    let cursor = lists.cursor();
+    let mut complete = lists.failed.is_empty();
+    let known = writer.documents(set.id)?;
+    let mut transaction = writer.begin(true)?;
+    let mut kept: HashSet<i64> = lists.unchanged.iter().map(|row| row.id).collect();
+    let mut current = kept.clone();
+    for row in &lists.indexes {
+        current.insert(transaction.put_document(set.id, row)?);
+    }
+    let nothing_read = lists.read.is_empty();
+    let mut whole_documents = Vec::new();
+    for document in lists.read {
+        let row = document.row.clone();
+        let id = transaction.put_document(set.id, &DocumentRow { etag: None, last_modified: None, ..row.clone() })?;
+        current.insert(id);
+        let whole = apply_document(&mut transaction, mapper, status, set, id, document, &mut summary)?;
+        complete &= whole.is_some();
+        if let Some(entries) = whole {
+            whole_documents.push(DocumentRow { entries, ..row });
+        }
+    }
+    let gone_documents = known.iter().any(|row| !current.contains(&row.id));
+    if !lists.failed.is_empty() {
+        // What could not be asked for still stands.
+        kept.extend(known.iter().map(|row| row.id));
+        current.extend(known.iter().map(|row| row.id));
+    }
+    let mut held = None;
+    if complete && !(nothing_read && !gone_documents) {
+        let unseen = transaction.unseen(set.id, &kept)?;
+        if unseen * 2 > set.resources && set.held.is_none() {
+            held = Some(unseen);
+            summary.held = unseen;
+            status.warning(&format!(
+                "{}: its list leaves out {unseen} of {} resources; they stay until another complete list agrees",
+                set.key, set.resources
+            ));
+        } else if unseen > 0 {
+            summary.deleted = transaction.delete_unseen(set.id, &kept, cursor.unwrap_or_else(Datetime::now))?;
+        }
+    }
+    if held.is_none() {
+        // Only now may a later sync take them as read: until then they are read again.
+        for row in &whole_documents {
+            transaction.put_document(set.id, row)?;
+        }
+        transaction.forget_documents(set.id, &current)?;
+    }
+    summary.partial = !complete;
+    let state = match (held, complete) {
+        (Some(_), _) => SetState::Held,
+        (None, true) => SetState::Complete,
+        (None, false) => SetState::Partial,
+    };
+    let cursor = cursor.filter(|_| complete && held.is_none());
+    transaction.finish_set(set.id, &SyncResult { state, cursor, at: cursor, held })?;
+    let changes = transaction.commit()?;
+    writer.checkpoint()?;
+    Ok((summary, changes))
+}
+
+/// Applies one list; returns its number of entries if it is whole.
+fn apply_document(
+    transaction: &mut Transaction<'_>,
+    mapper: &Mapper,
+    status: &Status,
+    set: &SetRow,
+    id: i64,
+    document: Spooled,
+    summary: &mut Summary,
+) -> Result<Option<u64>, CatalogError> {
+    let Spooled { row, file, .. } = &document;
+    let base = url::Url::parse(&row.url).ok();
+    let at = row.at.unwrap_or_else(Datetime::now);
+    let mut reader = match Reader::open(file, &row.url, Limits::default()) {
+        Ok(reader) => reader,
+        Err(error) => {
+            status.error(&error.to_string());
+            return Ok(None);
+        }
+    };
+    if row.at.is_none() {
+        reader.warnings_mut().push(0, "the list has no `at`; when its snapshot began is not known");
+    }
+    let mut entries = 0;
+    let whole = loop {
+        let entry = match reader.next() {
+            Ok(Some(entry)) => entry,
+            Ok(None) => break true,
+            Err(error) => {
+                status.error(&format!("{error}; what it lists before that is kept, and nothing is deleted"));
+                break false;
+            }
+        };
+        entries += 1;
+        if entries % 1000 == 0 {
+            status.update(|progress| progress.entries += 1000);
+        }
+        let facts = Facts::of_entry(&entry, reader.warnings_mut());
+        let uri = match (entry.loc.contains("://"), &base) {
+            (false, Some(base)) => base.join(&entry.loc).map(String::from).unwrap_or_else(|_| entry.loc.clone()),
+            _ => entry.loc.clone(),
+        };
+        let path = match mapper.path(&uri) {
+            Ok(path) => path,
+            Err(error) => {
+                reader.warnings_mut().push(entry.line, format_args!("{error}; the entry is passed over"));
+                continue;
+            }
+        };
+        let record = Record::new(uri, path, &entry, &facts, at);
+        match transaction.upsert(set.id, set.directory, id, &record)? {
+            Outcome::Added => summary.added += 1,
+            Outcome::Updated => summary.updated += 1,
+            Outcome::Unchanged => summary.unchanged += 1,
+            Outcome::Repeated => {
+                reader.warnings_mut().push(entry.line, format_args!("{} is listed twice; the first counts", entry.loc));
+            }
+        }
+    };
+    status.update(|progress| progress.entries += entries % 1000);
+    for warning in reader.warnings().lines() {
+        status.warning(&format!("{}: {warning}", row.url));
+    }
+    Ok(whole.then_some(entries))
+}

@@ -1,0 +1,511 @@
+//! Content on demand: "bring me this version".
+//!
+//! All who want one version share one flight. A flight asks the locations of the version one after the
+//! other, until one gives bytes that are what the Source lists; those become an object of the store.
+//! A reader waits no longer than `timeout` for the next byte of progress; the flight goes on without
+//! it, so that the next try finds more.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::fs::File;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use lru::LruCache;
+use tokio::sync::{Semaphore, watch};
+
+use super::download::{self, Served};
+use super::ledger::Ledger;
+use super::ranges::Ranges;
+use super::status::Status;
+use super::{Config, SyncError, Verify};
+use crate::catalog::{Content, Pool, VersionRow};
+use crate::document::Algorithm;
+use crate::source::{Asked, Client, Expected, SourceError, Trouble, locations};
+use crate::store::Store;
+
+/// Open files that are kept for the next read.
+const OPEN_FILES: usize = 1024;
+/// How long a failure is answered from memory, so that a reader that insists does not become a storm.
+const FAILURE_KEPT: Duration = Duration::from_secs(3);
+/// The most sizes that wait to be asked for because somebody lists a directory.
+const MOST_EXPECTED: usize = 20_000;
+/// Errors that are told one by one while fetching ahead; the rest is counted.
+const PAGE: usize = 1000;
+
+/// A file from which a version, or the part of it that was asked for, can be read.
+#[derive(Clone, Debug)]
+pub struct Ready {
+    /// To be read at offsets.
+    pub file: Arc<File>,
+    /// Bytes of the whole.
+    pub size: u64,
+    /// Whether a hash or a length of the Source agreed with the whole.
+    pub verified: bool,
+}
+
+/// Why a version cannot be had. For a reader it is EIO; the reason is in the log and in the status.
+#[derive(Clone, Debug)]
+pub struct Failure(Arc<str>);
+
+impl Failure {
+    fn new(reason: impl Into<Arc<str>>) -> Self {
+        Self(reason.into())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The fetching of one version.
+#[derive(Debug)]
+pub(super) struct Flight {
+    step: watch::Sender<Step>,
+    /// Set once bytes may be served before the whole is there.
+    pub(super) stream: OnceLock<(Arc<File>, u64)>,
+    pub(super) ranges: Mutex<Ranges>,
+    /// Parts that readers wait for.
+    pub(super) wanted: Mutex<Vec<(u64, u64)>>,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Progress was made at this time.
+    Under(Instant),
+    Done(Result<Ready, Failure>),
+}
+
+impl Flight {
+    fn new() -> Self {
+        Self {
+            step: watch::Sender::new(Step::Under(Instant::now())),
+            stream: OnceLock::new(),
+            ranges: Mutex::new(Ranges::default()),
+            wanted: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Bytes came.
+    pub(super) fn progress(&self) {
+        self.step.send_replace(Step::Under(Instant::now()));
+    }
+}
+
+/// Content on demand.
+#[derive(Debug)]
+pub(super) struct Contents {
+    verify: Verify,
+    offline: bool,
+    client: Arc<Client>,
+    store: Arc<Store>,
+    readers: Arc<Pool>,
+    ledger: Ledger,
+    status: Arc<Status>,
+    files: Mutex<LruCache<i64, Ready>>,
+    flights: Mutex<HashMap<i64, Arc<Flight>>>,
+    failures: Mutex<LruCache<i64, (Instant, Failure)>>,
+    expected: Arc<Semaphore>,
+    expected_slots: Arc<Semaphore>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn capacity(size: usize) -> NonZeroUsize {
+    NonZeroUsize::new(size).unwrap_or(NonZeroUsize::MIN)
+}
+
+impl Contents {
+    pub(super) fn new(
+        config: &Config,
+        client: &Arc<Client>,
+        store: &Arc<Store>,
+        readers: &Arc<Pool>,
+        ledger: &Ledger,
+        status: &Arc<Status>,
+    ) -> Arc<Self> {
+        let ahead = client.connections().saturating_sub(1).max(1);
+        Arc::new(Self {
+            verify: config.verify,
+            offline: config.offline,
+            client: Arc::clone(client),
+            store: Arc::clone(store),
+            readers: Arc::clone(readers),
+            ledger: ledger.clone(),
+            status: Arc::clone(status),
+            files: Mutex::new(LruCache::new(capacity(OPEN_FILES))),
+            flights: Mutex::new(HashMap::new()),
+            failures: Mutex::new(LruCache::new(capacity(10_000))),
+            expected: Arc::new(Semaphore::new(MOST_EXPECTED)),
+            expected_slots: Arc::new(Semaphore::new(ahead)),
+        })
+    }
+
+    pub(super) fn ready(&self, version: i64) -> Option<Ready> {
+        if let Some(ready) = locked(&self.files).get(&version) {
+            return Some(ready.clone());
+        }
+        let content = match self.ledger.pending(version) {
+            Some(content) => content,
+            None => self.row(version).ok()??.content?,
+        };
+        self.open(version, content)
+    }
+
+    fn open(&self, version: i64, content: Content) -> Option<Ready> {
+        match self.store.object(&content.sha256) {
+            Ok(file) => {
+                let ready = Ready { file: Arc::new(file), size: content.size, verified: content.verified };
+                locked(&self.files).put(version, ready.clone());
+                self.ledger.touched(content.sha256);
+                Some(ready)
+            }
+            Err(error) => {
+                self.status.warning(&format!("content is missing from the cache and will be fetched again: {error}"));
+                self.ledger.lost(content.sha256);
+                None
+            }
+        }
+    }
+
+    fn row(&self, version: i64) -> Result<Option<VersionRow>, Failure> {
+        self.readers.ask(|reader| reader.version(version)).map_err(|error| self.failed(version, error.to_string()))
+    }
+
+    /// Notes a failure where people look for it.
+    fn failed(&self, version: i64, reason: String) -> Failure {
+        self.status.error(&reason);
+        let failure = Failure::new(reason);
+        locked(&self.failures).put(version, (Instant::now(), failure.clone()));
+        failure
+    }
+
+    pub(super) fn streaming(&self, version: i64) -> bool {
+        locked(&self.flights).get(&version).is_some_and(|flight| flight.stream.get().is_some())
+    }
+
+    pub(super) async fn read(self: &Arc<Self>, version: i64, offset: u64, len: u64) -> Result<Ready, Failure> {
+        if let Some(ready) = self.ready(version) {
+            return Ok(ready);
+        }
+        if let Some((when, failure)) = locked(&self.failures).get(&version)
+            && when.elapsed() < FAILURE_KEPT
+        {
+            return Err(failure.clone());
+        }
+        let flight = self.flight(version, true);
+        self.wait(version, &flight, Some((offset, len))).await
+    }
+
+    /// Waits for a flight to land, or for a part of its bytes, as long as there is progress.
+    async fn wait(&self, version: i64, flight: &Flight, part: Option<(u64, u64)>) -> Result<Ready, Failure> {
+        let mut steps = flight.step.subscribe();
+        let mut asked = false;
+        let begun = Instant::now();
+        loop {
+            let last = match &*steps.borrow_and_update() {
+                Step::Done(result) => return result.clone(),
+                // Bytes that came before this reader did are no progress for it.
+                Step::Under(last) => (*last).max(begun),
+            };
+            if let (Some((offset, len)), Some((file, size))) = (part, flight.stream.get()) {
+                let end = (offset + len).min(*size);
+                if locked(&flight.ranges).contains(offset, end) {
+                    return Ok(Ready { file: Arc::clone(file), size: *size, verified: false });
+                }
+                if !asked {
+                    locked(&flight.wanted).push((offset, end));
+                    asked = true;
+                }
+            }
+            let deadline = tokio::time::Instant::from_std(last + self.client.timeout());
+            if tokio::time::timeout_at(deadline, steps.changed()).await.is_err() {
+                let what = self.row(version).ok().flatten().map(|row| row.uri).unwrap_or_default();
+                return Err(self.failed(
+                    version,
+                    format!("{what}: no byte for {} s (timeout=); what came so far is kept for the next try", self.client.timeout().as_secs()),
+                ));
+            }
+        }
+    }
+
+    /// The flight of a version: the one under way, or a new one.
+    fn flight(self: &Arc<Self>, version: i64, waited_for: bool) -> Arc<Flight> {
+        let mut flights = locked(&self.flights);
+        if let Some(flight) = flights.get(&version) {
+            return Arc::clone(flight);
+        }
+        let flight = Arc::new(Flight::new());
+        flights.insert(version, Arc::clone(&flight));
+        let (this, own) = (Arc::clone(self), Arc::clone(&flight));
+        tokio::spawn(async move {
+            let result = this.fetch(version, &own, waited_for).await;
+            if let Ok(ready) = &result {
+                locked(&this.files).put(version, ready.clone());
+            }
+            locked(&this.flights).remove(&version);
+            own.step.send_replace(Step::Done(result));
+        });
+        flight
+    }
+
+    async fn fetch(self: &Arc<Self>, version: i64, flight: &Arc<Flight>, waited_for: bool) -> Result<Ready, Failure> {
+        let Some(row) = self.row(version)? else {
+            return Err(self.failed(version, format!("version {version} is not in the catalog")));
+        };
+        // It may have landed between the look and the start.
+        if let Some(ready) = row.content.and_then(|content| self.open(version, content)) {
+            return Ok(ready);
+        }
+        let expected = expected(&row);
+        if let Some(ready) = self.same_content(version, &expected) {
+            return Ok(ready);
+        }
+        if self.offline {
+            return Err(self.failed(version, format!("{}: not in the cache, and the mount is offline", row.uri)));
+        }
+        if !row.current {
+            let reason = "this version was superseded before it was fetched, and the Source has only the newest; open the file anew";
+            return Err(self.failed(version, format!("{}: {reason}", row.uri)));
+        }
+        let places = locations(&row.uri, &duplicates(&row), !expected.hashes.is_empty());
+        let patience = waited_for.then(|| self.client.timeout().mul_f32(0.9) / u32::try_from(places.len()).unwrap_or(1).max(1));
+        let mut errors: Vec<SourceError> = Vec::new();
+        for place in &places {
+            let job = download::Job {
+                client: &self.client,
+                store: &self.store,
+                status: &self.status,
+                flight,
+                version,
+                url: place,
+                expected: &expected,
+                verify: self.verify,
+                patience,
+            };
+            match job.run().await {
+                Ok(served) => return self.keep(&row, served),
+                Err(error) => {
+                    if places.len() > 1 {
+                        self.status.warning(&format!("{error}; trying the next location"));
+                    }
+                    errors.push(error);
+                }
+            }
+        }
+        Err(self.failed(version, reason(&row, &errors)))
+    }
+
+    /// Content that another version brought already is this one's too, if the Source says so by a hash
+    /// that objects are named by.
+    fn same_content(&self, version: i64, expected: &Expected) -> Option<Ready> {
+        let sha256: [u8; 32] = expected.hashes.get(Algorithm::Sha256)?.bytes().try_into().ok()?;
+        if expected.encoding.is_some() || self.verify == Verify::Off {
+            return None;
+        }
+        let file = self.store.object(&sha256).ok()?;
+        let size = file.metadata().ok()?.len();
+        if expected.length.is_some_and(|length| length != size) {
+            return None;
+        }
+        let content = Content { sha256, size, verified: true };
+        self.ledger.stored(version, content);
+        Some(Ready { file: Arc::new(file), size, verified: true })
+    }
+
+    fn keep(&self, row: &VersionRow, served: Served) -> Result<Ready, Failure> {
+        if row.settled && row.size.is_some_and(|size| size != served.size) {
+            self.ledger.superseded(row.id);
+            let reason = format!(
+                "{}: it has {} bytes now, not {} as when its size was asked for; open the file anew",
+                row.uri,
+                served.size,
+                row.size.unwrap_or_default()
+            );
+            return Err(self.failed(row.id, reason));
+        }
+        if let Some(trouble) = &served.forgiven {
+            self.status.warning(&format!("{}: {trouble}", row.uri));
+        }
+        let content = Content { sha256: served.sha256, size: served.size, verified: served.verified };
+        match self.store.object(&content.sha256) {
+            Ok(file) => {
+                self.status.update(|progress| progress.fetched_bytes += served.size);
+                self.ledger.stored(row.id, content);
+                Ok(Ready { file: Arc::new(file), size: content.size, verified: content.verified })
+            }
+            Err(error) => Err(self.failed(row.id, format!("cache: {error}"))),
+        }
+    }
+
+    /// The size of a version: by HEAD where that tells it, else by fetching.
+    pub(super) async fn size(self: &Arc<Self>, version: i64) -> Result<u64, Failure> {
+        let Some(row) = self.row(version)? else {
+            return Err(self.failed(version, format!("version {version} is not in the catalog")));
+        };
+        if let Some(size) = row.size {
+            return Ok(size);
+        }
+        if let Some(ready) = self.ready(version) {
+            return Ok(ready.size);
+        }
+        if row.extra.encoding.is_none() && row.current && !self.offline
+            && let Some(size) = self.head(&row).await
+        {
+            self.ledger.size(version, size);
+            return Ok(size);
+        }
+        self.read(version, 0, u64::MAX / 2).await.map(|ready| ready.size)
+    }
+
+    async fn head(&self, row: &VersionRow) -> Option<u64> {
+        let asked = Asked { head: true, patience: Some(self.client.timeout().mul_f32(0.4)), ..Asked::default() };
+        let answer = self.client.ask(&row.uri, &asked).await.ok()?;
+        // What a coded body unfolds to, only reading it tells.
+        if answer.coding().is_some() { None } else { answer.length() }
+    }
+
+    /// Asks for the sizes of versions that somebody lists, a few at a time.
+    pub(super) fn expect_sizes(self: &Arc<Self>, versions: Vec<i64>) {
+        for version in versions {
+            let Ok(place) = Arc::clone(&self.expected).try_acquire_owned() else { return };
+            let this = Arc::clone(self);
+            tokio::spawn(async move {
+                let _place = place;
+                let Ok(_slot) = this.expected_slots.acquire().await else { return };
+                // Whoever asks for this size itself is told of a failure.
+                let _ = this.size(version).await;
+            });
+        }
+    }
+
+    /// Fetches what is at or below a name.
+    pub(super) async fn fetch_below(
+        self: &Arc<Self>,
+        name: i64,
+        mut tell: impl FnMut(u64, u64, u64) + Send,
+    ) -> Result<(), SyncError> {
+        let (mut after, mut files, mut bytes, mut failed) = (0, 0, 0, 0);
+        loop {
+            let page = self.readers.ask(|reader| reader.below(name, after, PAGE))?;
+            let Some((last, _, _)) = page.last() else { break };
+            after = *last;
+            let mut done = |result: Option<Result<Ready, Failure>>, size: Option<u64>| {
+                match result {
+                    Some(Err(_)) => failed += 1,
+                    Some(Ok(ready)) => {
+                        files += 1;
+                        bytes += ready.size;
+                    }
+                    None => {
+                        files += 1;
+                        bytes += size.unwrap_or(0);
+                    }
+                }
+                tell(files, bytes, failed);
+            };
+            let mut missing = Vec::new();
+            for (version, size, cached) in page {
+                if cached { done(None, size) } else { missing.push(version) }
+            }
+            self.many(missing, |result| done(Some(result), None)).await;
+        }
+        Ok(())
+    }
+
+    /// Fetches what is missing, once through.
+    pub(super) async fn fetch_missing(self: &Arc<Self>) -> Result<u64, SyncError> {
+        self.status.phase("fetching content");
+        let (mut after, mut failed) = (0, 0);
+        let result = loop {
+            let page = match self.readers.ask(|reader| reader.missing(after, PAGE)) {
+                Ok(page) => page,
+                Err(error) => break Err(error.into()),
+            };
+            let Some(last) = page.last() else { break Ok(failed) };
+            after = *last;
+            self.many(page, |result| {
+                failed += u64::from(result.is_err());
+                self.status.update(|progress| {
+                    progress.fetched += u64::from(result.is_ok());
+                    progress.failed = failed;
+                });
+            })
+            .await;
+        };
+        self.status.phase("idle");
+        result
+    }
+
+    /// Fetches versions, as many at a time as connections allow with one left for readers.
+    async fn many(self: &Arc<Self>, versions: Vec<i64>, mut done: impl FnMut(Result<Ready, Failure>)) {
+        let most = self.client.connections().saturating_sub(1).max(1);
+        let mut left = versions.into_iter();
+        let mut running = FuturesUnordered::new();
+        loop {
+            while running.len() < most
+                && let Some(version) = left.next()
+            {
+                let this = Arc::clone(self);
+                running.push(async move {
+                    if let Some(ready) = this.ready(version) {
+                        return Ok(ready);
+                    }
+                    let flight = this.flight(version, false);
+                    let mut steps = flight.step.subscribe();
+                    let landed = steps.wait_for(|step| matches!(step, Step::Done(_))).await;
+                    match landed.map(|step| step.clone()) {
+                        Ok(Step::Done(result)) => result,
+                        _ => Err(Failure::new("the fetch was given up")),
+                    }
+                });
+            }
+            match running.next().await {
+                Some(result) => done(result),
+                None => return,
+            }
+        }
+    }
+}
+
+fn expected(row: &VersionRow) -> Expected {
+    let listed = row.size.filter(|_| !row.settled && row.extra.encoding.is_none());
+    Expected {
+        length: row.extra.length.or(listed),
+        hashes: row.hashes.clone(),
+        encoding: row.extra.encoding.clone(),
+    }
+}
+
+fn duplicates(row: &VersionRow) -> Vec<(u32, String)> {
+    row.extra
+        .links
+        .iter()
+        .filter(|link| {
+            link.get("rel").is_some_and(|rel| rel.split_ascii_whitespace().any(|one| one.eq_ignore_ascii_case("duplicate")))
+        })
+        .filter_map(|link| {
+            let priority = link.get("pri").and_then(|pri| pri.trim().parse().ok()).unwrap_or(999_999);
+            let href = url::Url::parse(&row.uri).ok()?.join(link.get("href")?.trim()).ok()?;
+            Some((priority, href.to_string()))
+        })
+        .collect()
+}
+
+fn reason(row: &VersionRow, errors: &[SourceError]) -> String {
+    match errors {
+        [] => SourceError::new(&row.uri, Trouble::Nowhere("there is no location that can be asked".to_owned())).to_string(),
+        [only] => only.to_string(),
+        all => {
+            let parts: Vec<String> = all.iter().map(ToString::to_string).collect();
+            format!("{}: no location has it: {}", row.uri, parts.join("; "))
+        }
+    }
+}

@@ -1,0 +1,522 @@
+//! One location's bytes of one version: small ones in memory, large ones into a file that a later try
+//! goes on with.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::Verify;
+use super::content::Flight;
+use super::ledger::boot;
+use super::ranges::Ranges;
+use super::status::Status;
+use crate::source::{Answer, Asked, Client, Expected, Form, Hasher, SourceError, Sums, Trouble, decode, verify};
+use crate::store::Store;
+
+/// Up to this size a body is held in memory until it is verified.
+const SMALL: u64 = 1 << 20;
+/// From this size on, `verify=stream` serves a file before the whole is there.
+pub(super) const STREAM_FROM: u64 = 8 << 20;
+/// How much is fetched at once around a part that a reader waits for.
+const PART: u64 = 4 << 20;
+/// How many parts are fetched aside at once.
+const MOST_PARTS: usize = 3;
+/// How often notes on what is there are written.
+const NOTE_EVERY: u64 = 8 << 20;
+/// The most that a coded body may unfold to, for each byte of it; gzip cannot do more than 1032.
+const MOST_UNFOLDED: u64 = 1100;
+/// The largest decoded body that is taken in any case.
+const UNFOLDED_FREE: u64 = 64 << 20;
+/// Disk that is left free for others.
+const RESERVE: u64 = 64 << 20;
+/// Breaks without progress after which a location is given up.
+const MOST_BREAKS: u32 = 3;
+
+/// Bytes that are in the store now.
+#[derive(Debug)]
+pub(super) struct Served {
+    pub(super) sha256: [u8; 32],
+    pub(super) size: u64,
+    pub(super) verified: bool,
+    /// What `verify=warn` let pass.
+    pub(super) forgiven: Option<Trouble>,
+}
+
+/// What is known of a file that is not complete.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Notes {
+    url: String,
+    validator: Option<String>,
+    total: Option<u64>,
+    ranges: Ranges,
+    boot: String,
+}
+
+/// The task: these bytes, from there.
+pub(super) struct Job<'j> {
+    pub(super) client: &'j Arc<Client>,
+    pub(super) store: &'j Arc<Store>,
+    pub(super) status: &'j Arc<Status>,
+    pub(super) flight: &'j Arc<Flight>,
+    pub(super) version: i64,
+    pub(super) url: &'j str,
+    pub(super) expected: &'j Expected,
+    pub(super) verify: Verify,
+    pub(super) patience: Option<Duration>,
+}
+
+type Result<T> = std::result::Result<T, SourceError>;
+
+impl Job<'_> {
+    fn error(&self, trouble: Trouble) -> SourceError {
+        SourceError::new(self.url, trouble)
+    }
+
+    fn disk(&self, error: &std::io::Error) -> SourceError {
+        self.error(Trouble::Disk(error.to_string()))
+    }
+
+    fn strict(&self) -> bool {
+        matches!(self.verify, Verify::Strict | Verify::Stream)
+    }
+
+    /// Fetches, verifies and stores.
+    pub(super) async fn run(&self) -> Result<Served> {
+        let notes = self.notes();
+        let accept = self.expected.encoding.as_ref().map(|coding| format!("{coding}, identity;q=0.5"));
+        let mut asked = Asked { accept_encoding: accept.as_deref(), patience: self.patience, ..Asked::default() };
+        if let Some(notes) = &notes
+            && let Some((begin, _)) = notes.ranges.gap(0, notes.total.unwrap_or(u64::MAX))
+        {
+            asked.range = Some((begin, None));
+            asked.if_range = notes.validator.as_deref();
+        }
+        if let Some(notes) = &notes
+            && notes.total.is_some_and(|total| notes.ranges.contains(0, total))
+        {
+            // All of it came, and the process ended before it was judged.
+            let total = notes.total.unwrap_or(0);
+            return self.judge_file(total, None).await;
+        }
+        let mut breaks = 0;
+        loop {
+            let answer = self.client.ask(self.url, &asked).await?;
+            self.flight.progress();
+            let resumed = answer.status == 206;
+            let coding = answer.coding();
+            let announced = answer.length();
+            if !resumed && coding.is_none() && self.expected.encoding.is_none() && self.strict() {
+                self.check_announced(announced)?;
+            }
+            if !resumed && announced.is_some_and(|length| length <= SMALL) {
+                match answer.bytes(SMALL).await {
+                    Ok(body) => return self.judge_bytes(body, coding).await,
+                    Err(error) if error.trouble.passes() && breaks + 1 < MOST_BREAKS => {
+                        breaks += 1;
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            return self.large(answer, coding, if resumed { notes } else { None }).await;
+        }
+    }
+
+    fn check_announced(&self, announced: Option<u64>) -> Result<()> {
+        match (self.expected.length, announced) {
+            (Some(expected), Some(got)) if expected != got => Err(self.error(Trouble::WrongLength { got, expected })),
+            _ => Ok(()),
+        }
+    }
+
+    /// What an earlier try left, if it can be trusted to be a part of what is there now.
+    fn notes(&self) -> Option<Notes> {
+        let text = fs::read(self.store.partial_notes(self.version)).ok()?;
+        let notes: Notes = serde_json::from_slice(&text).ok()?;
+        let held_to_a_hash = !self.expected.hashes.is_empty() && self.strict();
+        let trusted = notes.validator.is_some() && (notes.boot == boot() || held_to_a_hash);
+        (notes.url == self.url && trusted && notes.ranges.len() > 0).then_some(notes)
+    }
+
+    fn write_notes(&self, notes: &Notes) -> Result<()> {
+        let text = serde_json::to_vec(notes).unwrap_or_default();
+        let path = self.store.partial_notes(self.version);
+        let new = path.with_extension("new");
+        fs::write(&new, text).and_then(|()| fs::rename(&new, &path)).map_err(|error| self.disk(&error))
+    }
+
+    /// Fetches a large body into a file.
+    async fn large(&self, answer: Answer, coding: Option<String>, earlier: Option<Notes>) -> Result<Served> {
+        let file = Arc::new(self.store.partial(self.version).map_err(|error| self.disk(&error))?);
+        let whole = match answer.content_range() {
+            Some((_, whole)) if answer.status == 206 => whole,
+            _ => answer.length(),
+        };
+        let mut notes = match earlier {
+            Some(notes) if notes.total == whole && coding.is_none() => notes,
+            _ => {
+                file.set_len(0).map_err(|error| self.disk(&error))?;
+                if answer.status == 206 {
+                    // The part is of something else than what was begun.
+                    self.store.forget_partial(self.version).map_err(|error| self.disk(&error))?;
+                    return Err(self.error(Trouble::Changed));
+                }
+                Notes {
+                    url: self.url.to_owned(),
+                    validator: answer.validators().strong().map(str::to_owned),
+                    total: whole,
+                    ranges: Ranges::default(),
+                    boot: boot(),
+                }
+            }
+        };
+        self.check_room(notes.total.unwrap_or(0).saturating_sub(notes.ranges.len()))?;
+        *self.ranges() = notes.ranges.clone();
+        let plain = coding.is_none() && self.expected.encoding.is_none();
+        let fits = self.expected.length.is_none_or(|length| notes.total == Some(length));
+        if let Some(total) = notes.total
+            && self.verify == Verify::Stream
+            && plain
+            && fits
+            && total >= STREAM_FROM
+        {
+            // Set once: a second location goes on serving the same file.
+            let _ = self.flight.stream.set((Arc::clone(&file), total));
+            self.flight.progress();
+        }
+        let result = self.fill(answer, &file, &mut notes).await;
+        notes.ranges = self.ranges().clone();
+        match result {
+            Ok(total) => {
+                notes.total = Some(total);
+                self.write_notes(&notes)?;
+                self.judge_file(total, coding).await
+            }
+            Err(error) => {
+                if notes.validator.is_some() && notes.total.is_some() && !matches!(error.trouble, Trouble::Changed) {
+                    self.write_notes(&notes)?;
+                } else {
+                    self.store.forget_partial(self.version).map_err(|error| self.disk(&error))?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn ranges(&self) -> std::sync::MutexGuard<'_, Ranges> {
+        self.flight.ranges.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn check_room(&self, needed: u64) -> Result<()> {
+        let room = self.store.room().map_err(|error| self.disk(&error))?;
+        if needed.saturating_add(RESERVE) > room.available {
+            return Err(self.error(Trouble::Disk(format!(
+                "it needs {needed} bytes, and {} are free; make room, or set cache_size=",
+                room.available
+            ))));
+        }
+        Ok(())
+    }
+
+    /// Reads bodies until no gap is left; returns the size of the whole.
+    async fn fill(&self, first: Answer, file: &Arc<File>, notes: &mut Notes) -> Result<u64> {
+        let mut answer = Some(first);
+        let mut breaks = 0;
+        let mut noted = self.ranges().len();
+        let mut parts = tokio::task::JoinSet::new();
+        loop {
+            let total = notes.total.unwrap_or(u64::MAX);
+            let Some((begin, end)) = self.ranges().gap(0, total) else { return Ok(total) };
+            let body = match answer.take() {
+                Some(body) => body,
+                None => {
+                    let end = (end < total).then(|| end - 1);
+                    self.part_of(notes, begin, end).await?
+                }
+            };
+            let at = body.content_range().map_or(0, |(at, _)| at);
+            let before = self.ranges().len();
+            let ended = self.pour(body, at, file, notes, &mut noted, &mut parts).await;
+            let grew = self.ranges().len() > before;
+            match ended {
+                Ok(at) if notes.total.is_none() => {
+                    notes.total = Some(at);
+                    return Ok(at);
+                }
+                Ok(_) => {}
+                Err(error) if !error.trouble.passes() || notes.validator.is_none() || notes.total.is_none() => {
+                    return Err(error);
+                }
+                Err(error) => {
+                    breaks = if grew { 0 } else { breaks + 1 };
+                    if breaks >= MOST_BREAKS {
+                        return Err(error);
+                    }
+                    tracing::debug!(url = self.url, %error, "going on where it broke");
+                }
+            }
+        }
+    }
+
+    /// Asks for a part of what was begun.
+    async fn part_of(&self, notes: &Notes, begin: u64, end: Option<u64>) -> Result<Answer> {
+        let asked = Asked {
+            range: Some((begin, end)),
+            if_range: notes.validator.as_deref(),
+            patience: self.patience,
+            ..Asked::default()
+        };
+        let answer = self.client.ask(self.url, &asked).await?;
+        match answer.content_range() {
+            Some((at, whole)) if answer.status == 206 && at == begin && whole.is_none_or(|whole| Some(whole) == notes.total) => {
+                Ok(answer)
+            }
+            // Without ranges, the whole comes again from its beginning: what is there is written over
+            // with the same, if it is the same.
+            None if answer.status == 200 && answer.validators().strong() == notes.validator.as_deref() => Ok(answer),
+            _ => Err(self.error(Trouble::Changed)),
+        }
+    }
+
+    /// Writes a body into the file, from `at` on, until it ends or meets what is there already.
+    async fn pour(
+        &self,
+        mut body: Answer,
+        mut at: u64,
+        file: &Arc<File>,
+        notes: &mut Notes,
+        noted: &mut u64,
+        parts: &mut tokio::task::JoinSet<()>,
+    ) -> Result<u64> {
+        while let Some(chunk) = body.chunk().await? {
+            file.write_all_at(&chunk, at).map_err(|error| self.disk(&error))?;
+            let next = at + chunk.len() as u64;
+            self.check_length(next, notes.total)?;
+            let (there, met) = {
+                let mut ranges = self.ranges();
+                ranges.add(at, next);
+                let total = notes.total.unwrap_or(u64::MAX);
+                let gap = ranges.gap(next, total).map_or(total, |(begin, _)| begin);
+                (ranges.len(), gap > next + PART / 4 && notes.total.is_some())
+            };
+            at = next;
+            self.flight.progress();
+            if there >= *noted + NOTE_EVERY && notes.validator.is_some() && notes.total.is_some() {
+                *noted = there;
+                notes.ranges = self.ranges().clone();
+                self.write_notes(notes)?;
+                if notes.total.is_none() {
+                    self.check_room(0)?;
+                }
+            }
+            if self.flight.stream.get().is_some() {
+                self.fetch_parts(at, file, notes, parts);
+            }
+            if met {
+                break;
+            }
+        }
+        Ok(at)
+    }
+
+    fn check_length(&self, got: u64, total: Option<u64>) -> Result<()> {
+        if let Some(expected) = total.filter(|total| got > *total) {
+            return Err(self.error(Trouble::Broken(format!("more bytes came than the {expected} announced"))));
+        }
+        let coded = self.expected.encoding.is_some();
+        if let Some(expected) = self.expected.length.filter(|length| self.strict() && !coded && got > *length) {
+            return Err(self.error(Trouble::WrongLength { got, expected }));
+        }
+        Ok(())
+    }
+
+    /// Fetches aside what readers wait for, where the main stream will not be soon.
+    fn fetch_parts(&self, at: u64, file: &Arc<File>, notes: &Notes, parts: &mut tokio::task::JoinSet<()>) {
+        while parts.try_join_next().is_some() {}
+        let Some(total) = notes.total else { return };
+        let mut wanted = self.flight.wanted.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        while parts.len() < MOST_PARTS
+            && let Some((begin, end)) = wanted.pop()
+        {
+            let soon = begin >= at && begin < at + PART;
+            if soon || self.ranges().contains(begin, end) {
+                continue;
+            }
+            let end = end.max((begin + PART).min(total));
+            let (client, flight, file) = (Arc::clone(self.client), Arc::clone(self.flight), Arc::clone(file));
+            let (url, validator, patience) = (self.url.to_owned(), notes.validator.clone(), self.patience);
+            let status = Arc::clone(self.status);
+            parts.spawn(async move {
+                if let Err(error) = part(&client, &flight, &file, &url, validator.as_deref(), patience, begin, end, total).await {
+                    status.warning(&format!("a part could not be fetched ahead of the rest: {error}"));
+                }
+            });
+        }
+    }
+
+    async fn judge_bytes(&self, body: Vec<u8>, coding: Option<String>) -> Result<Served> {
+        let store = Arc::clone(self.store);
+        let judge = self.judge(coding);
+        let job = move || -> std::result::Result<Served, Trouble> {
+            let disk = |error: std::io::Error| Trouble::Disk(error.to_string());
+            let sums = Hasher::read(&judge.expected.hashes, body.as_slice()).map_err(disk)?;
+            let (form, served) = judge.form(&sums, || Ok(body.as_slice()), &store)?;
+            match form {
+                Form::Plain => store.put(&served.sha256, &body).map_err(disk)?,
+                Form::Decoded(_) => {}
+            }
+            Ok(served)
+        };
+        self.blocking(job).await
+    }
+
+    async fn judge_file(&self, size: u64, coding: Option<String>) -> Result<Served> {
+        let store = Arc::clone(self.store);
+        let judge = self.judge(coding);
+        let version = self.version;
+        let job = move || -> std::result::Result<Served, Trouble> {
+            let disk = |error: std::io::Error| Trouble::Disk(error.to_string());
+            let open = || -> std::result::Result<File, Trouble> {
+                let mut file = store.partial(version).map_err(disk)?;
+                file.rewind().map_err(disk)?;
+                Ok(file)
+            };
+            open()?.set_len(size).map_err(disk)?;
+            let sums = Hasher::read(&judge.expected.hashes, open()?).map_err(disk)?;
+            let judged = judge.form(&sums, open, &store);
+            match judged {
+                Ok((Form::Plain, served)) => {
+                    let path = tempfile::TempPath::try_from_path(store.partial_path(version)).map_err(disk)?;
+                    store.adopt(&served.sha256, path).map_err(disk)?;
+                    store.forget_partial(version).map_err(disk)?;
+                    Ok(served)
+                }
+                Ok((Form::Decoded(_), served)) => {
+                    store.forget_partial(version).map_err(disk)?;
+                    Ok(served)
+                }
+                Err(trouble) => {
+                    store.forget_partial(version).map_err(disk)?;
+                    Err(trouble)
+                }
+            }
+        };
+        self.blocking(job).await
+    }
+
+    fn judge(&self, coding: Option<String>) -> Judge {
+        Judge { expected: self.expected.clone(), verify: self.verify, coding, url: self.url.to_owned() }
+    }
+
+    async fn blocking(
+        &self,
+        job: impl FnOnce() -> std::result::Result<Served, Trouble> + Send + 'static,
+    ) -> Result<Served> {
+        match tokio::task::spawn_blocking(job).await {
+            Ok(result) => result.map_err(|trouble| self.error(trouble)),
+            Err(error) => Err(self.error(Trouble::Broken(error.to_string()))),
+        }
+    }
+}
+
+/// Fetches one part of a file that is being streamed.
+#[allow(clippy::too_many_arguments, reason = "a task that outlives the job it is a part of")]
+async fn part(
+    client: &Arc<Client>,
+    flight: &Flight,
+    file: &File,
+    url: &str,
+    validator: Option<&str>,
+    patience: Option<Duration>,
+    begin: u64,
+    end: u64,
+    total: u64,
+) -> Result<()> {
+    let asked = Asked { range: Some((begin, Some(end - 1))), if_range: validator, patience, ..Asked::default() };
+    let mut answer = client.ask(url, &asked).await?;
+    let mut at = begin;
+    if answer.status != 206 || answer.content_range() != Some((begin, Some(total))) {
+        return Err(SourceError::new(url, Trouble::Broken("the server does not give ranges".to_owned())));
+    }
+    while let Some(chunk) = answer.chunk().await? {
+        let next = at + chunk.len() as u64;
+        if next > end {
+            return Err(SourceError::new(url, Trouble::Broken("more bytes came than were asked for".to_owned())));
+        }
+        file.write_all_at(&chunk, at).map_err(|error| SourceError::new(url, Trouble::Disk(error.to_string())))?;
+        flight.ranges.lock().unwrap_or_else(std::sync::PoisonError::into_inner).add(at, next);
+        at = next;
+        flight.progress();
+    }
+    Ok(())
+}
+
+/// Decides in which form a body is what the Source lists.
+struct Judge {
+    expected: Expected,
+    verify: Verify,
+    /// What the server said it applied.
+    coding: Option<String>,
+    url: String,
+}
+
+impl Judge {
+    /// Chooses the form, and stores it if it is a decoded one.
+    fn form<R: Read>(
+        &self,
+        raw: &Sums,
+        open: impl Fn() -> std::result::Result<R, Trouble>,
+        store: &Store,
+    ) -> std::result::Result<(Form, Served), Trouble> {
+        let facts = self.expected.length.is_some() || !self.expected.hashes.is_empty();
+        let verdict = if self.verify == Verify::Off { Ok(()) } else { verify(raw, &self.expected) };
+        let verified = facts && verdict.is_ok() && self.verify != Verify::Off;
+        let plain = |verified, forgiven| {
+            (Form::Plain, Served { sha256: raw.sha256, size: raw.length, verified, forgiven })
+        };
+        let declared = self.expected.encoding.as_deref();
+        let Some(coding) = declared.or(self.coding.as_deref()) else {
+            return match verdict {
+                Ok(()) => Ok(plain(verified, None)),
+                Err(trouble) if self.verify == Verify::Warn => Ok(plain(false, Some(trouble))),
+                Err(trouble) => Err(trouble),
+            };
+        };
+        if verified && declared.is_none() || !facts && declared.is_none() && self.is_archive() {
+            return Ok(plain(verified, None));
+        }
+        let mut out = store.spool().map_err(|error| Trouble::Disk(error.to_string()))?;
+        let most = raw.length.saturating_mul(MOST_UNFOLDED).max(UNFOLDED_FREE);
+        let unfolded = decode(coding, open()?, &mut out, &self.expected.hashes, most);
+        let unfolded = match unfolded {
+            Ok(unfolded) => unfolded,
+            // The server may have sent it as it is, whatever was declared.
+            Err(Trouble::BadCoding { .. }) if self.coding.is_none() && verdict.is_ok() => return Ok(plain(verified, None)),
+            Err(trouble) => return Err(trouble),
+        };
+        let by_hash = Expected { length: None, ..self.expected.clone() };
+        let whole = if self.expected.hashes.is_empty() { &self.expected } else { &by_hash };
+        let decoded_verified = facts && verify(&unfolded, whole).is_ok();
+        let forgiven = match verdict {
+            Ok(()) => None,
+            Err(_) if decoded_verified => None,
+            Err(trouble) if self.verify == Verify::Warn => Some(trouble),
+            Err(trouble) => return Err(trouble),
+        };
+        store.adopt(&unfolded.sha256, out.into_temp_path()).map_err(|error| Trouble::Disk(error.to_string()))?;
+        let verified = (verified || decoded_verified) && forgiven.is_none();
+        let served = Served { sha256: unfolded.sha256, size: unfolded.length, verified, forgiven };
+        Ok((Form::Decoded(coding.to_owned()), served))
+    }
+
+    /// Whether the name says that the resource is the compressed file itself: some servers label that
+    /// with a content coding.
+    fn is_archive(&self) -> bool {
+        let path = self.url.split(['?', '#']).next().unwrap_or_default().to_ascii_lowercase();
+        [".gz", ".tgz", ".z"].iter().any(|extension| path.ends_with(extension))
+    }
+}

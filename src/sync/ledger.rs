@@ -1,0 +1,328 @@
+//! The writer's door: whoever has something to keep gives it here.
+//!
+//! Facts about single versions (content that came, a size that was learnt) are gathered and written
+//! many at a time, while readers already see them in [`Ledger::pending`]; so a long step of a sync
+//! makes nobody wait who only wants to read.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::room;
+use super::status::Status;
+use super::SyncError;
+use crate::catalog::{CatalogError, Changes, Content, Transaction, Writer};
+use crate::document::Datetime;
+use crate::store::Store;
+
+/// How often what came into the store is brought to the disk.
+const FLUSH: Duration = Duration::from_secs(5);
+
+/// The most facts in one transaction.
+const BATCH: usize = 2000;
+
+#[derive(Debug)]
+enum Fact {
+    Stored(i64, Content),
+    Size(i64, u64),
+    Superseded(i64),
+    Touched([u8; 32]),
+    Lost([u8; 32]),
+    Close(oneshot::Sender<()>),
+}
+
+/// The writer's door. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Ledger(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    writer: Arc<Mutex<Writer>>,
+    facts: mpsc::UnboundedSender<Fact>,
+    pending: Mutex<HashMap<i64, Content>>,
+    announce: mpsc::UnboundedSender<Changes>,
+    stored: AtomicU64,
+    cache_size: Option<u64>,
+    store: Arc<Store>,
+    status: Arc<Status>,
+}
+
+impl Ledger {
+    pub(super) fn open(
+        writer: Writer,
+        store: Arc<Store>,
+        status: Arc<Status>,
+        announce: mpsc::UnboundedSender<Changes>,
+        cache_size: Option<u64>,
+    ) -> Result<Self, SyncError> {
+        let mut writer = writer;
+        recheck(&mut writer, &store, &status)?;
+        let (facts, incoming) = mpsc::unbounded_channel();
+        let stored = AtomicU64::new(writer.stored_bytes()?);
+        let ledger = Self(Arc::new(Inner {
+            writer: Arc::new(Mutex::new(writer)),
+            facts,
+            pending: Mutex::new(HashMap::new()),
+            announce,
+            stored,
+            cache_size,
+            store,
+            status,
+        }));
+        tokio::spawn(keep(Arc::downgrade(&ledger.0), incoming));
+        Ok(ledger)
+    }
+
+    /// Looks at what the writer knows.
+    pub(super) fn with<T>(&self, look: impl FnOnce(&mut Writer) -> T) -> T {
+        look(&mut self.0.writer.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Runs a long step on a thread that may block, and announces what it changed.
+    pub(super) async fn step<T: Send + 'static>(
+        &self,
+        step: impl FnOnce(&mut Writer) -> Result<(T, Changes), CatalogError> + Send + 'static,
+    ) -> Result<T, SyncError> {
+        let writer = Arc::clone(&self.0.writer);
+        let done = tokio::task::spawn_blocking(move || step(&mut writer.lock().unwrap_or_else(PoisonError::into_inner)));
+        let (value, changes) = done.await.map_err(|error| SyncError::Catalog(error.to_string()))??;
+        self.announce(changes);
+        Ok(value)
+    }
+
+    /// Writes something small at once.
+    pub(super) async fn write(
+        &self,
+        change: impl FnOnce(&mut Transaction<'_>) -> Result<(), CatalogError> + Send + 'static,
+    ) -> Result<(), SyncError> {
+        self.step(move |writer| {
+            let mut transaction = writer.begin(true)?;
+            change(&mut transaction)?;
+            Ok(((), transaction.commit()?))
+        })
+        .await
+    }
+
+    fn announce(&self, changes: Changes) {
+        if !changes.is_empty() {
+            // Nobody listens where nothing is mounted.
+            let _ = self.0.announce.send(changes);
+        }
+    }
+
+    fn tell(&self, fact: Fact) {
+        // The receiver lives as long as this ledger does.
+        let _ = self.0.facts.send(fact);
+    }
+
+    /// Content of a version has come into the store.
+    pub(super) fn stored(&self, version: i64, content: Content) {
+        self.0.pending.lock().unwrap_or_else(PoisonError::into_inner).insert(version, content);
+        self.0.stored.fetch_add(content.size, Ordering::Relaxed);
+        self.tell(Fact::Stored(version, content));
+    }
+
+    /// Content that came and is not in the catalog yet.
+    pub(super) fn pending(&self, version: i64) -> Option<Content> {
+        self.0.pending.lock().unwrap_or_else(PoisonError::into_inner).get(&version).copied()
+    }
+
+    /// The size of a version has become known.
+    pub(super) fn size(&self, version: i64, size: u64) {
+        self.tell(Fact::Size(version, size));
+    }
+
+    /// A version is not what the Source has any more.
+    pub(super) fn superseded(&self, version: i64) {
+        self.tell(Fact::Superseded(version));
+    }
+
+    /// Content was read.
+    pub(super) fn touched(&self, sha256: [u8; 32]) {
+        self.tell(Fact::Touched(sha256));
+    }
+
+    /// Content is not in the store after all.
+    pub(super) fn lost(&self, sha256: [u8; 32]) {
+        self.tell(Fact::Lost(sha256));
+    }
+
+    /// Bytes of all content in the store.
+    pub(super) fn stored_bytes(&self) -> u64 {
+        self.0.stored.load(Ordering::Relaxed)
+    }
+
+    /// Writes what is still to be written, and brings everything to the disk.
+    pub(super) async fn close(&self) -> Result<(), SyncError> {
+        let (done, wait) = oneshot::channel();
+        self.tell(Fact::Close(done));
+        wait.await.map_err(|_| SyncError::Catalog("the writer has ended already".to_owned()))?;
+        let store = Arc::clone(&self.0.store);
+        self.step(move |writer| {
+            flush(writer, &store)?;
+            writer.checkpoint()?;
+            Ok(((), Changes::default()))
+        })
+        .await
+    }
+}
+
+/// Writes facts as they come, many at a time, until the ledger is gone.
+async fn keep(ledger: std::sync::Weak<Inner>, mut incoming: mpsc::UnboundedReceiver<Fact>) {
+    let mut flushed = tokio::time::Instant::now();
+    let mut dirty = false;
+    loop {
+        let first = tokio::time::timeout_at(flushed + FLUSH, incoming.recv()).await;
+        let Some(inner) = ledger.upgrade() else { return };
+        let ledger = Ledger(inner);
+        match first {
+            Ok(None) => return,
+            Ok(Some(first)) => {
+                // A moment's patience makes one transaction of what a burst brings.
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                let mut batch = vec![first];
+                while batch.len() < BATCH
+                    && let Ok(fact) = incoming.try_recv()
+                {
+                    batch.push(fact);
+                }
+                dirty = true;
+                write_batch(&ledger, batch).await;
+            }
+            Err(_) => {}
+        }
+        if flushed.elapsed() >= FLUSH {
+            if dirty {
+                let store = Arc::clone(&ledger.0.store);
+                let result = ledger
+                    .step(move |writer| {
+                        flush(writer, &store)?;
+                        Ok(((), Changes::default()))
+                    })
+                    .await;
+                if let Err(error) = result {
+                    ledger.0.status.error(&format!("cannot bring the cache to the disk: {error}"));
+                }
+                dirty = false;
+            }
+            flushed = tokio::time::Instant::now();
+        }
+    }
+}
+
+async fn write_batch(ledger: &Ledger, batch: Vec<Fact>) {
+    let mut versions = Vec::new();
+    let mut closing = Vec::new();
+    let mut facts = Vec::new();
+    for fact in batch {
+        match fact {
+            Fact::Close(done) => closing.push(done),
+            Fact::Stored(version, _) => {
+                versions.push(version);
+                facts.push(fact);
+            }
+            _ => facts.push(fact),
+        }
+    }
+    let result = ledger
+        .step(move |writer| {
+            let now = Datetime::now();
+            let mut transaction = writer.begin(false)?;
+            for fact in &facts {
+                match fact {
+                    Fact::Stored(version, content) => {
+                        transaction.store(*version, &content.sha256, content.size, content.verified, now)?;
+                    }
+                    Fact::Size(version, size) => transaction.settle_size(*version, *size)?,
+                    Fact::Superseded(version) => transaction.supersede(*version, now)?,
+                    Fact::Touched(sha256) => transaction.touch(sha256, now)?,
+                    Fact::Lost(sha256) => transaction.forget_content(sha256)?,
+                    Fact::Close(_) => {}
+                }
+            }
+            Ok(((), transaction.commit()?))
+        })
+        .await;
+    if let Err(error) = result {
+        ledger.0.status.error(&format!("what was fetched could not be noted, and will be fetched again: {error}"));
+    }
+    {
+        let mut pending = ledger.0.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        versions.iter().for_each(|version| {
+            pending.remove(version);
+        });
+    }
+    if let Some(limit) = ledger.0.cache_size
+        && ledger.stored_bytes() > limit
+    {
+        make_room(ledger, limit).await;
+    }
+    closing.into_iter().for_each(|done| {
+        let _ = done.send(());
+    });
+}
+
+async fn make_room(ledger: &Ledger, limit: u64) {
+    let store = Arc::clone(&ledger.0.store);
+    let result = ledger
+        .step(move |writer| {
+            let left = room::evict(writer, &store, limit)?;
+            Ok((left, Changes::default()))
+        })
+        .await;
+    match result {
+        Ok(left) => {
+            ledger.0.stored.store(left, Ordering::Relaxed);
+            if left > limit {
+                ledger.0.status.warning(&format!(
+                    "the cache holds {left} bytes, more than cache_size={limit}: the rest is pinned or cannot be fetched again"
+                ));
+            }
+        }
+        Err(error) => ledger.0.status.error(&format!("cannot make room in the cache: {error}")),
+    }
+}
+
+fn flush(writer: &mut Writer, store: &Store) -> Result<(), CatalogError> {
+    store.flush().map_err(|error| CatalogError::Io { path: store.root().display().to_string(), error })?;
+    let transaction = writer.begin(true)?;
+    transaction.all_durable()?;
+    transaction.commit()?;
+    writer.set_meta("boot", &boot())
+}
+
+/// After the machine went down, content that may not have reached the disk is looked at again.
+fn recheck(writer: &mut Writer, store: &Store, status: &Status) -> Result<(), SyncError> {
+    let now = boot();
+    if writer.meta("boot")?.is_some_and(|before| before != now) {
+        let mut bad = Vec::new();
+        for (object, sha256) in writer.not_durable()? {
+            if !store.check(&sha256).unwrap_or(false) {
+                bad.push((object, sha256));
+            }
+        }
+        if !bad.is_empty() {
+            status.warning(&format!(
+                "{} files in the cache did not survive the machine's last end; they will be fetched again",
+                bad.len()
+            ));
+            let transaction = writer.begin(true)?;
+            for (object, sha256) in &bad {
+                transaction.forget_object(*object)?;
+                store.remove(sha256).map_err(|error| SyncError::Cache(error.to_string()))?;
+            }
+            transaction.commit()?;
+        }
+    }
+    writer.set_meta("boot", &now)?;
+    Ok(())
+}
+
+/// What tells one run of the machine from the next.
+pub(super) fn boot() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
+}
+

@@ -1,0 +1,292 @@
+//! The documents of a list, brought here: an index and its parts, each asked for only if it changed.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::fs::File;
+use std::io::{Seek, Write};
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use sha2::{Digest as _, Sha256};
+use tempfile::NamedTempFile;
+use url::Url;
+
+use super::status::Status;
+use crate::catalog::DocumentRow;
+use crate::document::{Capability, Datetime, Facts, Kind, Limits, Reader};
+use crate::source::{Asked, Client, SourceError, Trouble, Validators};
+use crate::store::Store;
+
+/// The deepest nesting of indexes.
+const DEPTH: usize = 5;
+/// The most documents of one list.
+const MOST_DOCUMENTS: usize = 200_000;
+/// How often a list is begun again because its index changed under way.
+const MOST_RESTARTS: usize = 3;
+
+/// All documents of a list as they are now.
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    /// Lists of resources that changed, or are new.
+    pub(super) read: Vec<Spooled>,
+    /// Those that did not.
+    pub(super) unchanged: Vec<DocumentRow>,
+    /// Indexes, changed or not.
+    pub(super) indexes: Vec<DocumentRow>,
+    /// Whether a document could not be had, or not be understood.
+    pub(super) failed: Vec<SourceError>,
+}
+
+impl Lists {
+    /// The smallest `at` of all documents, where all have one.
+    pub(super) fn cursor(&self) -> Option<Datetime> {
+        let all = self.read.iter().map(|document| document.row.at).chain(self.unchanged.iter().map(|row| row.at));
+        // An index without `at` says nothing against its parts.
+        let indexes = self.indexes.iter().filter(|row| row.at.is_some()).map(|row| row.at);
+        all.chain(indexes).min_by_key(|at| at.unwrap_or(Datetime::from_nanos(i64::MIN))).flatten()
+    }
+}
+
+/// A document that lies in the spool.
+#[derive(Debug)]
+pub(super) struct Spooled {
+    pub(super) row: DocumentRow,
+    pub(super) file: File,
+    /// Vanishes from the disk with this.
+    _path: tempfile::TempPath,
+}
+
+/// What asking for one document came to.
+enum Got {
+    Unchanged(DocumentRow),
+    List(Spooled),
+    Index { row: DocumentRow, children: Vec<String>, digest: [u8; 32] },
+}
+
+/// Brings the documents of the lists at `roots` here. `known` are those of the last time.
+pub(super) async fn bring(
+    client: &Arc<Client>,
+    store: &Arc<Store>,
+    status: &Arc<Status>,
+    roots: &[String],
+    known: &[DocumentRow],
+) -> Lists {
+    let mut restarts = 0;
+    loop {
+        let (lists, digests) = once(client, store, status, roots, known).await;
+        if restarts == MOST_RESTARTS || !changed_meanwhile(client, store, &digests).await {
+            return lists;
+        }
+        restarts += 1;
+        status.warning("an index changed while its lists were read; reading again");
+    }
+}
+
+/// An index is asked again after its children: they may be of different editions.
+async fn changed_meanwhile(client: &Arc<Client>, store: &Arc<Store>, digests: &[(String, [u8; 32])]) -> bool {
+    for (url, before) in digests {
+        match spool(client, store, url, None).await {
+            Ok(Some(now)) if now.digest != *before => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
+async fn once(
+    client: &Arc<Client>,
+    store: &Arc<Store>,
+    status: &Arc<Status>,
+    roots: &[String],
+    known: &[DocumentRow],
+) -> (Lists, Vec<(String, [u8; 32])>) {
+    let known: HashMap<&str, &DocumentRow> = known.iter().map(|row| (row.url.as_str(), row)).collect();
+    let mut lists = Lists::default();
+    let mut digests = Vec::new();
+    let mut asked: HashSet<String> = HashSet::new();
+    let mut queue: VecDeque<(String, usize)> = VecDeque::new();
+    for root in roots {
+        if asked.insert(root.clone()) {
+            queue.push_back((root.clone(), 0));
+        }
+    }
+    let mut running = FuturesUnordered::new();
+    loop {
+        while running.len() < client.connections()
+            && let Some((url, depth)) = queue.pop_front()
+        {
+            let row = known.get(url.as_str()).map(|row| (*row).clone());
+            let (client, store, status) = (Arc::clone(client), Arc::clone(store), Arc::clone(status));
+            running.push(async move {
+                let got = get(&client, &store, &status, &url, depth, row).await;
+                (url, depth, got)
+            });
+        }
+        status.update(|progress| progress.documents_known = asked.len() as u64);
+        let Some((url, depth, got)) = running.next().await else { break };
+        status.update(|progress| progress.documents += 1);
+        let mut children = Vec::new();
+        match got {
+            Ok(Got::List(document)) => lists.read.push(document),
+            Ok(Got::Unchanged(row)) if row.entries == INDEX => {
+                // Its children may have changed all the same.
+                children = known.values().filter(|child| child.part).map(|child| child.url.clone()).collect();
+                lists.indexes.push(row);
+            }
+            Ok(Got::Unchanged(row)) => lists.unchanged.push(row),
+            Ok(Got::Index { row, children: named, digest }) => {
+                digests.push((url.clone(), digest));
+                lists.indexes.push(row);
+                children = named;
+            }
+            Err(error) => lists.failed.push(error),
+        }
+        for child in children {
+            if depth >= DEPTH || asked.len() >= MOST_DOCUMENTS {
+                lists.failed.push(SourceError::new(
+                    &url,
+                    Trouble::Nowhere(format!("indexes deeper than {DEPTH}, or more than {MOST_DOCUMENTS} documents")),
+                ));
+                break;
+            }
+            if asked.insert(child.clone()) {
+                queue.push_back((child, depth + 1));
+            }
+        }
+    }
+    // The order in which documents came is chance; the order in which they apply must not be.
+    lists.read.sort_by(|one, other| one.row.url.cmp(&other.row.url));
+    (lists, digests)
+}
+
+/// In place of the number of entries, for an index.
+const INDEX: u64 = u64::MAX >> 1;
+
+struct Body {
+    file: NamedTempFile,
+    url: Url,
+    validators: Validators,
+    digest: [u8; 32],
+}
+
+/// Brings one document into the spool; `None` if it did not change.
+async fn spool(
+    client: &Arc<Client>,
+    store: &Arc<Store>,
+    url: &str,
+    validators: Option<&Validators>,
+) -> Result<Option<Body>, SourceError> {
+    let asked = Asked { validators, accept_encoding: Some("gzip, identity;q=0.5"), ..Asked::default() };
+    let mut last = None;
+    for _ in 0..3 {
+        match spool_once(client, store, url, &asked).await {
+            Err(error) if error.trouble.passes() => last = Some(error),
+            other => return other,
+        }
+    }
+    Err(last.unwrap_or_else(|| SourceError::new(url, Trouble::Broken("no answer".to_owned()))))
+}
+
+async fn spool_once(
+    client: &Arc<Client>,
+    store: &Arc<Store>,
+    url: &str,
+    asked: &Asked<'_>,
+) -> Result<Option<Body>, SourceError> {
+    let mut answer = client.ask(url, asked).await?;
+    if answer.status == 304 {
+        return Ok(None);
+    }
+    let disk = |error: std::io::Error| SourceError::new(url, Trouble::Disk(error.to_string()));
+    let mut file = store.spool().map_err(disk)?;
+    let mut hasher = Sha256::new();
+    let mut size = 0;
+    let most = Limits::default().document;
+    while let Some(chunk) = answer.chunk().await? {
+        size += chunk.len() as u64;
+        if size > most {
+            return Err(SourceError::new(url, Trouble::TooLarge(most)));
+        }
+        hasher.update(&chunk);
+        file.write_all(&chunk).map_err(disk)?;
+    }
+    let (url, validators) = (answer.url.clone(), answer.validators());
+    Ok(Some(Body { file, url, validators, digest: hasher.finalize().into() }))
+}
+
+async fn get(
+    client: &Arc<Client>,
+    store: &Arc<Store>,
+    status: &Arc<Status>,
+    url: &str,
+    depth: usize,
+    known: Option<DocumentRow>,
+) -> Result<Got, SourceError> {
+    let validators = known
+        .as_ref()
+        .map(|row| Validators { etag: row.etag.clone(), last_modified: row.last_modified.clone() })
+        .filter(|validators| *validators != Validators::default());
+    let Some(body) = spool(client, store, url, validators.as_ref()).await? else {
+        return known.map(Got::Unchanged).ok_or_else(|| {
+            SourceError::new(url, Trouble::Broken("304 where nothing was asked conditionally".to_owned()))
+        });
+    };
+    let size = body.file.as_file().metadata().map(|metadata| metadata.len()).unwrap_or(0);
+    status.update(|progress| progress.document_bytes += size);
+    let url = url.to_owned();
+    let status = Arc::clone(status);
+    tokio::task::spawn_blocking(move || look(body, url, depth, &status))
+        .await
+        .unwrap_or_else(|error| Err(SourceError::new("document", Trouble::Broken(error.to_string()))))
+}
+
+/// Sees whether a document is a list or an index, and reads an index whole.
+fn look(body: Body, url: String, depth: usize, status: &Status) -> Result<Got, SourceError> {
+    let unreadable = |error: crate::document::DocumentError| {
+        SourceError::new(&error.url, Trouble::Nowhere(format!("line {}, column {}: {}", error.line, error.column, error.problem)))
+    };
+    let disk = |error: std::io::Error| SourceError::new(&url, Trouble::Disk(error.to_string()));
+    let Body { file, url: base, validators, digest } = body;
+    let (mut file, path) = file.into_parts();
+    file.rewind().map_err(disk)?;
+    let mut reader = Reader::open(&file, &url, Limits::default()).map_err(unreadable)?;
+    let head = reader.head().clone();
+    let facts = Facts::of_attributes(&head.md, 0, reader.warnings_mut());
+    if let Some(other) = head.capability().filter(|one| *one != Capability::ResourceList) {
+        return Err(SourceError::new(&url, Trouble::Nowhere(format!("it is a {other}, where a resourcelist was expected"))));
+    }
+    let mut row = DocumentRow {
+        id: 0,
+        url: url.clone(),
+        etag: validators.etag,
+        last_modified: validators.last_modified,
+        // Old drafts have `modified`; a plain sitemap has nothing, and its file's time must do.
+        at: facts.at.or(facts.lastmod),
+        part: depth > 0,
+        entries: 0,
+    };
+    let mut first = reader.next().map_err(unreadable)?;
+    let nested = first.as_ref().is_some_and(|entry| entry.md.capability() == Some(Capability::ResourceList));
+    if head.kind != Kind::SitemapIndex && !nested {
+        drop(reader);
+        file.rewind().map_err(disk)?;
+        return Ok(Got::List(Spooled { row, file, _path: path }));
+    }
+    if head.kind == Kind::UrlSet {
+        status.warning(&format!("{url}: an index written as urlset; its entries are taken as lists"));
+    }
+    let mut children = Vec::new();
+    while let Some(entry) = first {
+        match base.join(&entry.loc) {
+            Ok(child) if child == base => {}
+            Ok(child) => children.push(child.to_string()),
+            Err(error) => status.warning(&format!("{url}, line {}: {:?}: {error}", entry.line, entry.loc)),
+        }
+        if children.len() > MOST_DOCUMENTS {
+            return Err(SourceError::new(&url, Trouble::Nowhere(format!("more than {MOST_DOCUMENTS} documents"))));
+        }
+        first = reader.next().map_err(unreadable)?;
+    }
+    row.entries = INDEX;
+    Ok(Got::Index { row, children, digest })
+}

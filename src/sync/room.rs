@@ -1,0 +1,40 @@
+//! Room in the store: what may go when there is too much.
+
+use crate::catalog::{CatalogError, Writer};
+use crate::store::Store;
+
+/// Lets content go, least recently used first, until no more than `limit` bytes are left; returns how
+/// many are. What is pinned stays, and so does what could not be fetched again.
+pub(super) fn evict(writer: &mut Writer, store: &Store, limit: u64) -> Result<u64, CatalogError> {
+    let readers = writer.readers();
+    let mut left = writer.stored_bytes()?;
+    let mut after = (i64::MIN, 0);
+    while left > limit {
+        let candidates = writer.evictable(500, after)?;
+        if candidates.is_empty() {
+            break;
+        }
+        let mut gone = Vec::new();
+        for (object, used, sha256, size, name) in candidates {
+            after = (used, object);
+            if left <= limit {
+                break;
+            }
+            if !readers.ask(|reader| reader.pinned(name))? {
+                left -= size.min(left);
+                gone.push((object, sha256));
+            }
+        }
+        let transaction = writer.begin(false)?;
+        for (object, _) in &gone {
+            transaction.forget_object(*object)?;
+        }
+        transaction.commit()?;
+        // Only after the catalog has forgotten it: a crash in between leaves a file too many, never a
+        // row too many.
+        for (_, sha256) in &gone {
+            store.remove(sha256).map_err(|error| CatalogError::Io { path: store.root().display().to_string(), error })?;
+        }
+    }
+    Ok(left)
+}
