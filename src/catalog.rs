@@ -22,7 +22,9 @@
 mod lock;
 mod reader;
 mod record;
+mod rows;
 mod schema;
+mod transaction;
 mod tree;
 mod writer;
 
@@ -33,7 +35,9 @@ use thiserror::Error;
 pub use lock::CacheLock;
 pub use reader::{Content, DirEntry, Node, Pool, Reader, Totals, VersionRow};
 pub use record::{Extra, Record};
-pub use writer::{Changes, DocumentRow, Outcome, SetRow, SetState, SyncResult, Transaction, Writer};
+pub use rows::{Changes, DocumentRow, Evictable, Outcome, SetRow, SetState, SyncResult};
+pub use transaction::Transaction;
+pub use writer::Writer;
 
 /// The file name of the database in the cache directory.
 pub const DATABASE: &str = "catalog.db";
@@ -94,7 +98,9 @@ pub enum CatalogError {
         error: std::io::Error,
     },
     /// The database was made by a later version of this program.
-    #[error("{path} has schema {found}, newer than the {known} this version knows; use the newer resourcesync, or another cache=")]
+    #[error(
+        "{path} has schema {found}, newer than the {known} this version knows; use the newer resourcesync, or another cache="
+    )]
     Newer {
         /// The database.
         path: String,

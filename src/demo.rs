@@ -128,7 +128,9 @@ impl Make {
                 text.push('\n');
                 text.into_bytes()
             }
-            Self::Large(number) => (0..LARGE_SIZE / 8).flat_map(|at| scramble(number << 40 | at).to_le_bytes()).collect(),
+            Self::Large(number) => {
+                (0..LARGE_SIZE / 8).flat_map(|at| scramble(number << 40 | at).to_le_bytes()).collect()
+            }
         }
     }
 }
@@ -158,7 +160,8 @@ impl Content {
 
     fn describe(&mut self) {
         let now = Datetime::now();
-        let description = self.document(Capability::Description, "", None, &[("/capabilitylist.xml", Capability::CapabilityList)]);
+        let description =
+            self.document(Capability::Description, "", None, &[("/capabilitylist.xml", Capability::CapabilityList)]);
         let capabilities = self.document(
             Capability::CapabilityList,
             "",
@@ -183,7 +186,13 @@ impl Content {
         text
     }
 
-    fn document(&self, capability: Capability, attributes: &str, up: Option<&str>, entries: &[(&str, Capability)]) -> String {
+    fn document(
+        &self,
+        capability: Capability,
+        attributes: &str,
+        up: Option<&str>,
+        entries: &[(&str, Capability)],
+    ) -> String {
         let mut text = self.head(capability, attributes, up);
         for (path, capability) in entries {
             let _ = writeln!(text, "  <url><loc>{}{path}</loc><rs:md capability=\"{capability}\"/></url>", self.base);

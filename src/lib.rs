@@ -10,7 +10,7 @@
 //! | [`path`] | nothing of ours |
 //! | [`catalog`] | [`document`], [`path`] |
 //! | [`store`] | nothing of ours |
-//! | [`source`] | [`document`]; [`path`] for the names of sets |
+//! | [`source`] | [`document`] |
 //! | [`sync`] | all above |
 //! | [`fs`] | [`catalog`], [`document`] for times, and "bring me this version"; not HTTP |
 //! | [`demo`] | [`document`] |

@@ -20,11 +20,14 @@
 //! the catalog's matter.
 
 mod escape;
+mod sets;
 
 use std::fmt::Write as _;
 
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
+
+pub use sets::set_labels;
 
 /// The longest name in bytes, as in most file systems.
 pub const NAME_MAX: usize = 255;
@@ -133,7 +136,9 @@ impl Mapper {
         let mut names = Vec::new();
         let rest = match parts.authority {
             Some(authority)
-                if authority == self.authority && parts.scheme == self.scheme && parts.rest.starts_with(&self.prefix) =>
+                if authority == self.authority
+                    && parts.scheme == self.scheme
+                    && parts.rest.starts_with(&self.prefix) =>
             {
                 &parts.rest[self.prefix.len()..]
             }
@@ -219,8 +224,8 @@ impl Mapper {
 
 /// Percent-encodes a name that would be one of ours.
 fn own(name: String, at_root: bool) -> String {
-    if name.starts_with('@') {
-        return format!("%40{}", &name[1..]);
+    if let Some(rest) = name.strip_prefix('@') {
+        return format!("%40{rest}");
     }
     if at_root && RESERVED.contains(&name.as_str()) {
         return format!("%2E{}", &name[1..]);
@@ -237,7 +242,10 @@ fn disown(name: &str, at_root: bool) -> String {
     if let Some(rest) = name.strip_prefix("%40") {
         return format!("@{rest}");
     }
-    if at_root && let Some(rest) = name.strip_prefix("%2E") && RESERVED.contains(&format!(".{rest}").as_str()) {
+    if at_root
+        && let Some(rest) = name.strip_prefix("%2E")
+        && RESERVED.contains(&format!(".{rest}").as_str())
+    {
         return format!(".{rest}");
     }
     name.to_owned()
@@ -301,17 +309,6 @@ fn is_long_form(name: &str) -> bool {
         }
         None => false,
     }
-}
-
-/// The name of a set's directory: the last distinguishing path segment of its Capability List, made
-/// fit to be a name.
-#[must_use]
-pub fn set_name(segment: &str) -> String {
-    let decoded = escape::decode_segment(segment);
-    let stem = decoded.strip_suffix(extension(&decoded)).unwrap_or(&decoded);
-    let name = if stem.is_empty() { decoded.as_str() } else { stem };
-    let name = own(if name.is_empty() { "set".to_owned() } else { name.to_owned() }, true);
-    if name.len() > NAME_MAX { long_form(&name, segment) } else { name }
 }
 
 #[cfg(test)]

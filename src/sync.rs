@@ -167,7 +167,8 @@ impl Engine {
         mapper: Mapper,
         announce: mpsc::UnboundedSender<Changes>,
     ) -> Result<Arc<Self>, SyncError> {
-        let store = Arc::new(Store::open(cache).map_err(|error| SyncError::Cache(format!("{}: {error}", cache.display())))?);
+        let store =
+            Arc::new(Store::open(cache).map_err(|error| SyncError::Cache(format!("{}: {error}", cache.display())))?);
         let mapper = Arc::new(mapper);
         let writer = Writer::open(cache, Arc::clone(&mapper))?;
         match writer.meta("source")? {

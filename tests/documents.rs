@@ -1,5 +1,7 @@
 //! Every example document of the specifications, read by us and by a generic XML parser.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics has failed")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;

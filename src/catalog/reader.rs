@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::record::Extra;
-use super::writer::SetRow;
+use super::rows::SetRow;
 use super::{CatalogError, Inode, ROOT, directory_ino, schema, version_ino};
 use crate::document::{Datetime, Hashes};
 use crate::path::Mapper;
@@ -218,9 +218,7 @@ impl Reader {
                 let sha256: Option<[u8; 32]> = row.get(11)?;
                 let content = match sha256 {
                     None => None,
-                    Some(sha256) => {
-                        Some(Content { sha256, size: size(row, 12)?.unwrap_or(0), verified: row.get(13)? })
-                    }
+                    Some(sha256) => Some(Content { sha256, size: size(row, 12)?.unwrap_or(0), verified: row.get(13)? }),
                 };
                 let known = VersionRow {
                     id: version,

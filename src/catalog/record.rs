@@ -70,7 +70,10 @@ impl Record {
         };
         let mut extra = Extra {
             length: facts.length.filter(|_| encoding.is_some()),
-            lastmod: entry.lastmod.clone().filter(|text| facts.lastmod.map(|time| time.to_string()).as_ref() != Some(text)),
+            lastmod: entry
+                .lastmod
+                .clone()
+                .filter(|text| facts.lastmod.map(|time| time.to_string()).as_ref() != Some(text)),
             changefreq: entry.changefreq.clone(),
             ..Extra::default()
         };

@@ -119,7 +119,9 @@ fn seed(connection: &Connection) -> rusqlite::Result<()> {
         Ok(())
     })?;
     let generation = u32::from_le_bytes(random);
-    for (key, value) in [("generation", generation.to_string()), ("next_name", "8".into()), ("next_version", "8".into())] {
+    for (key, value) in
+        [("generation", generation.to_string()), ("next_name", "8".into()), ("next_version", "8".into())]
+    {
         connection.execute("INSERT INTO meta (key, value) VALUES (?1, ?2)", [key, &value])?;
     }
     Ok(())

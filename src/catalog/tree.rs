@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::writer::Changes;
+use super::rows::Changes;
 use super::{CatalogError, ROOT, directory_ino};
 use crate::path::SELF;
 
@@ -66,8 +66,9 @@ impl Tree {
     ) -> Result<i64> {
         let id = self.next_name;
         self.next_name += 1;
-        let mut statement = connection
-            .prepare_cached("INSERT INTO name (id, parent, name, rset, uri, version) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
+        let mut statement = connection.prepare_cached(
+            "INSERT INTO name (id, parent, name, rset, uri, version) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        )?;
         statement.execute(params![id, parent, name, rset, uri, version])?;
         Ok(id)
     }

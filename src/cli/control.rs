@@ -104,7 +104,9 @@ pub(super) fn summary_text(summary: &crate::sync::Summary) -> String {
 async fn fetch(engine: &Arc<Engine>, path: &str, pin: bool, to: &mut OwnedWriteHalf) -> Response {
     let name = match engine.readers().ask(|reader| reader.find(path)) {
         Ok(Some(name)) => name,
-        Ok(None) => return Response::Failed { error: format!("{path}: there is no such resource or directory in the mirror") },
+        Ok(None) => {
+            return Response::Failed { error: format!("{path}: there is no such resource or directory in the mirror") };
+        }
         Err(error) => return Response::Failed { error: error.to_string() },
     };
     let total = match engine.readers().ask(|reader| reader.count_below(name)) {
@@ -170,7 +172,9 @@ pub(super) fn ask(directory: &Path, request: &Request, mut hear: impl FnMut(&Res
         .map_err(|error| Stop::failed(format_args!("{}: {error}; is it of another version?", status.display())))?;
     let reach = |error: std::io::Error| {
         let cache = report.cache.display();
-        Stop::failed(format_args!("cannot reach the daemon through its cache {cache}: {error}; only who mounted it may"))
+        Stop::failed(format_args!(
+            "cannot reach the daemon through its cache {cache}: {error}; only who mounted it may"
+        ))
     };
     let cache = std::fs::File::open(&report.cache).map_err(reach)?;
     let mut stream = UnixStream::connect(short(&cache)).map_err(reach)?;

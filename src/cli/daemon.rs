@@ -21,7 +21,7 @@ use crate::fs::{Filesystem, View, invalidate};
 use crate::path::Mapper;
 use crate::source::{Client, Credentials, Options as ClientOptions};
 use crate::store::make_directory;
-use crate::sync::{Config, Engine, SyncError};
+use crate::sync::{Config, Engine};
 
 /// What a daemon needs to know.
 #[derive(Clone, Debug)]
@@ -221,8 +221,7 @@ fn mount(task: &Task, engine: &Arc<Engine>, resources: u64) -> Result<Session<Fi
         offline: options.offline,
         content_all: options.content_all,
     });
-    let bridge =
-        Bridge { engine: Arc::clone(engine), reporter, runtime: tokio::runtime::Handle::current() };
+    let bridge = Bridge { engine: Arc::clone(engine), reporter, runtime: tokio::runtime::Handle::current() };
     let filesystem = Filesystem::new(Arc::clone(engine.readers()), Arc::new(bridge), view);
     let mut mount_options = vec![
         MountOption::FSName(task.source.clone()),
@@ -254,7 +253,9 @@ fn mount(task: &Task, engine: &Arc<Engine>, resources: u64) -> Result<Session<Fi
             _ if !std::path::Path::new("/dev/fuse").exists() => {
                 format!("{directory}: /dev/fuse is missing; load the kernel module: modprobe fuse")
             }
-            _ if !root => format!("{directory}: {error}; without root, fusermount3 is needed (Debian: apt install fuse3)"),
+            _ if !root => {
+                format!("{directory}: {error}; without root, fusermount3 is needed (Debian: apt install fuse3)")
+            }
             _ => format!("{directory}: {error}"),
         }
     })
@@ -314,24 +315,22 @@ async fn first_sync(
     };
     let mut notes = Vec::new();
     match result {
-        None if !has_tree => notes.push("the lists are still being read; `resourcesync status` shows how far".to_owned()),
-        None => {}
-        Some(Ok(Ok(summary))) => {
-            if summary.partial || summary.held > 0 {
-                notes.push(control::summary_text(&summary));
-            }
+        None if !has_tree => {
+            notes.push("the lists are still being read; `resourcesync status` shows how far".to_owned())
         }
-        Some(Ok(Err(error))) if has_tree || options.bg => notes.push(format!("{error}; what is in the cache is served")),
-        Some(Ok(Err(error))) => return Err(Stop::new(exit::MOUNT_FAILED, refusal(&error))),
+        None => {}
+        Some(Ok(Ok(summary))) if summary.partial || summary.held > 0 => notes.push(control::summary_text(&summary)),
+        Some(Ok(Ok(_))) => {}
+        Some(Ok(Err(error))) if has_tree || options.bg => {
+            notes.push(format!("{error}; what is in the cache is served"))
+        }
+        Some(Ok(Err(error))) => return Err(Stop::new(exit::MOUNT_FAILED, error.to_string())),
         Some(Err(error)) => return Err(Stop::new(exit::MOUNT_FAILED, error.to_string())),
     }
-    let complete = engine.sets().is_ok_and(|sets| !sets.is_empty() && sets.iter().all(|set| set.state == SetState::Complete));
+    let complete =
+        engine.sets().is_ok_and(|sets| !sets.is_empty() && sets.iter().all(|set| set.state == SetState::Complete));
     ready(tell, engine, complete, notes);
     Ok(())
-}
-
-fn refusal(error: &SyncError) -> String {
-    error.to_string()
 }
 
 fn ready(tell: &Tell, engine: &Engine, complete: bool, notes: Vec<String>) {
@@ -358,4 +357,3 @@ async fn wait_for_end(end: oneshot::Receiver<std::io::Result<()>>) -> bool {
         _ = asked => true,
     }
 }
-

@@ -22,13 +22,15 @@ impl Drop for Unmount<'_> {
 }
 
 pub(super) fn run(directory: Option<&Path>, once: bool) -> Done {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(Stop::failed)?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(Stop::failed)?;
     let work = tempfile::Builder::new().prefix("resourcesync-demo-").tempdir().map_err(Stop::failed)?;
     let directory = match directory {
         Some(directory) => std::path::absolute(directory).map_err(Stop::failed)?,
         None => work.path().join("mirror"),
     };
-    std::fs::create_dir_all(&directory).map_err(|error| Stop::failed(format_args!("{}: {error}", directory.display())))?;
+    std::fs::create_dir_all(&directory)
+        .map_err(|error| Stop::failed(format_args!("{}: {error}", directory.display())))?;
     let directory = directory.canonicalize().map_err(Stop::failed)?;
     let source = runtime.block_on(demo::Source::start()).map_err(Stop::failed)?;
     let cache = work.path().join("cache");
@@ -77,7 +79,11 @@ pub(super) fn run(directory: Option<&Path>, once: bool) -> Done {
 
 fn introduce(source: &demo::Source, directory: &Path, took: std::time::Duration) {
     let at = directory.display();
-    println!("{} is a ResourceSync Source with {}.", show::bold(&source.url()), show::plural(source.resources(), "resource", "resources"));
+    println!(
+        "{} is a ResourceSync Source with {}.",
+        show::bold(&source.url()),
+        show::plural(source.resources(), "resource", "resources")
+    );
     println!("It is mounted at {} after {:.1} s.\n", show::bold(&at.to_string()), took.as_secs_f32());
     println!("Try:");
     for (command, what) in [

@@ -34,9 +34,11 @@ fn parse(arguments: &[OsString]) -> Result<(Mount, Option<String>), Stop> {
     let mut namespace = None;
     let mut places = Vec::new();
     let mut left = arguments.iter();
-    let text = |argument: &OsString| argument.to_str().map(str::to_owned).ok_or_else(|| wrong("an argument is not UTF-8"));
+    let text =
+        |argument: &OsString| argument.to_str().map(str::to_owned).ok_or_else(|| wrong("an argument is not UTF-8"));
     while let Some(argument) = left.next() {
-        let Some(flags) = argument.to_str().and_then(|word| word.strip_prefix('-')).filter(|flags| !flags.is_empty()) else {
+        let Some(flags) = argument.to_str().and_then(|word| word.strip_prefix('-')).filter(|flags| !flags.is_empty())
+        else {
             places.push(argument.clone());
             continue;
         };
@@ -103,11 +105,18 @@ mod tests {
             "-sv -o rw,timeout=3 https://s.example/ /mnt",
         ] {
             let (asked, namespace) = parse(&words(text)).unwrap_or_else(|stop| panic!("{text}: {}", stop.message));
-            assert_eq!((asked.source.as_str(), asked.directory.to_str()), ("https://s.example/", Some("/mnt")), "{text}");
+            assert_eq!(
+                (asked.source.as_str(), asked.directory.to_str()),
+                ("https://s.example/", Some("/mnt")),
+                "{text}"
+            );
             assert_eq!(asked.options, ["rw,timeout=3"]);
             assert!(asked.sloppy && asked.verbose && !asked.fake && namespace.is_none());
         }
-        assert_eq!(parse(&words("-N 17 a://b /c")).map(|(_, namespace)| namespace).ok().flatten().as_deref(), Some("17"));
+        assert_eq!(
+            parse(&words("-N 17 a://b /c")).map(|(_, namespace)| namespace).ok().flatten().as_deref(),
+            Some("17")
+        );
     }
 
     #[test]

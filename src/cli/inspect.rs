@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::{Done, Stop, options, show};
 use crate::document::{DocumentError, Entry, Facts, Head, Kind, Limits, Reader, looks_like_html};
+use crate::path::set_labels;
 use crate::source::{Asked, Client, Credentials, Discovery, Options as ClientOptions, discover};
 
 #[derive(Debug, clap::Args)]
@@ -43,7 +44,8 @@ pub(super) fn run(arguments: &Arguments) -> Done {
 
 async fn remote(arguments: &Arguments) -> Done {
     let client = client(&arguments.options)?;
-    let is_origin = url::Url::parse(&arguments.what).is_ok_and(|url| matches!(url.path(), "" | "/") && url.query().is_none());
+    let is_origin =
+        url::Url::parse(&arguments.what).is_ok_and(|url| matches!(url.path(), "" | "/") && url.query().is_none());
     if !is_origin {
         let (file, start) = download(&client, &arguments.what).await?;
         if !looks_like_html(&start) {
@@ -76,11 +78,8 @@ fn client(texts: &[String]) -> Result<Arc<Client>, Stop> {
 
 /// Brings a document here; returns it and its first bytes.
 async fn download(client: &Arc<Client>, url: &str) -> Result<(File, Vec<u8>), Stop> {
-    let asked = Asked {
-        accept_encoding: Some("gzip, identity;q=0.5"),
-        patience: Some(client.timeout()),
-        ..Asked::default()
-    };
+    let asked =
+        Asked { accept_encoding: Some("gzip, identity;q=0.5"), patience: Some(client.timeout()), ..Asked::default() };
     let mut answer = client.ask(url, &asked).await.map_err(Stop::failed)?;
     let mut file = tempfile::tempfile().map_err(Stop::failed)?;
     let mut start = Vec::new();
@@ -157,7 +156,13 @@ fn json_document(out: &mut impl std::io::Write, name: &str, file: &File, whole: 
     writeln!(out, "\n],\n\"warnings\": {}\n}}", serde_json::to_string(&whole.warnings)?)
 }
 
-fn show_document(out: &mut impl std::io::Write, name: &str, file: &File, whole: &Read, all: bool) -> std::io::Result<()> {
+fn show_document(
+    out: &mut impl std::io::Write,
+    name: &str,
+    file: &File,
+    whole: &Read,
+    all: bool,
+) -> std::io::Result<()> {
     let head = &whole.head;
     let capability = head.md.get("capability").unwrap_or("no capability: a plain sitemap");
     writeln!(out, "{}", show::bold(name))?;
@@ -207,7 +212,13 @@ fn show_entry(out: &mut impl std::io::Write, entry: &Entry) -> std::io::Result<(
             .filter(|(key, _)| !matches!(*key, "rel" | "href"))
             .map(|(key, value)| format!("{key}={value}"))
             .collect();
-        writeln!(out, "    {} {} {}", show::dim(link.rel()), link.href().unwrap_or("(no href)"), show::dim(&others.join(" ")))?;
+        writeln!(
+            out,
+            "    {} {} {}",
+            show::dim(link.rel()),
+            link.href().unwrap_or("(no href)"),
+            show::dim(&others.join(" "))
+        )?;
     }
     Ok(())
 }
@@ -215,13 +226,14 @@ fn show_entry(out: &mut impl std::io::Write, entry: &Entry) -> std::io::Result<(
 /// Shows a Source as discovery found it.
 async fn source(arguments: &Arguments, client: &Arc<Client>, found: &Discovery) -> Done {
     let mut sets = Vec::new();
-    for set in &found.sets {
+    let keys: Vec<&str> = found.sets.iter().map(|set| set.key.as_str()).collect();
+    for (set, label) in found.sets.iter().zip(set_labels(&keys)) {
         let mut capabilities = Vec::new();
         for document in &set.capabilities {
             capabilities.push(capability(client, document.capability.name(), &document.url).await);
         }
         sets.push(json!({
-            "name": set.label,
+            "name": label,
             "capability_list": set.capability_list,
             "capabilities": capabilities,
         }));
@@ -296,7 +308,13 @@ fn show_source(value: &Value) {
             println!("      {what} {}", show::dim(&times.join(", ")));
             let warnings = document["warnings"].as_array().map_or(0, Vec::len);
             if warnings > 0 {
-                println!("      {}", show::paint("33", &format!("{warnings} tolerated: resourcesync inspect {}", text(&document["url"]))));
+                println!(
+                    "      {}",
+                    show::paint(
+                        "33",
+                        &format!("{warnings} tolerated: resourcesync inspect {}", text(&document["url"]))
+                    )
+                );
             }
         }
     }
@@ -304,4 +322,3 @@ fn show_source(value: &Value) {
         println!("\n  {} {}", show::paint("33", "warning"), text(warning));
     }
 }
-

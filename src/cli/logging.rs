@@ -37,7 +37,8 @@ pub(super) fn to_the_machine(cache: &Path) -> String {
         && let Some(syslog) =
             syslog_tracing::Syslog::new(NAME, syslog_tracing::Options::LOG_PID, syslog_tracing::Facility::Daemon)
     {
-        let layer = tracing_subscriber::fmt::layer().with_writer(syslog).with_ansi(false).without_time().with_level(false);
+        let layer =
+            tracing_subscriber::fmt::layer().with_writer(syslog).with_ansi(false).without_time().with_level(false);
         let _ = registry.with(layer).try_init();
         return "syslog".to_owned();
     }
@@ -48,7 +49,10 @@ pub(super) fn to_the_machine(cache: &Path) -> String {
     }
     match std::fs::OpenOptions::new().create(true).append(true).open(&path) {
         Ok(file) => {
-            let layer = tracing_subscriber::fmt::layer().with_writer(std::sync::Arc::new(file)).with_ansi(false).with_target(false);
+            let layer = tracing_subscriber::fmt::layer()
+                .with_writer(std::sync::Arc::new(file))
+                .with_ansi(false)
+                .with_target(false);
             let _ = registry.with(layer).try_init();
             path.display().to_string()
         }

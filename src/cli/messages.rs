@@ -8,13 +8,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 pub(super) enum Report {
     /// How far it is.
-    Progress {
-        phase: String,
-        documents: u64,
-        documents_known: u64,
-        bytes: u64,
-        entries: u64,
-    },
+    Progress { phase: String, documents: u64, documents_known: u64, bytes: u64, entries: u64 },
     /// The mount answers.
     Ready {
         /// Whether the tree is complete.

@@ -73,25 +73,37 @@ pub(super) fn run_daemon(asked: &Mount) -> Done {
 /// The directory's own path, without symbolic links; a dead mount of ours on it is taken away.
 fn prepare(directory: &Path) -> Result<PathBuf, Stop> {
     let path = std::path::absolute(directory).map_err(failed)?;
-    match path.canonicalize() {
-        Ok(found) if found.is_dir() => Ok(found),
-        Ok(_) => Err(failed(format_args!("{} is not a directory", directory.display()))),
-        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error()) => {
-            let found = match (path.parent().map(Path::canonicalize), path.file_name()) {
-                (Some(Ok(parent)), Some(name)) => parent.join(name),
-                _ => path,
-            };
-            if mounts::at(&found).map_err(failed)?.is_none() {
-                return Err(failed(format_args!("{}: a dead mount that is not ours; umount it first", directory.display())));
-            }
-            detach(&found)?;
-            prepare(&found)
-        }
+    let found = match path.canonicalize() {
+        Ok(found) if found.is_dir() => found,
+        Ok(_) => return Err(failed(format_args!("{} is not a directory", directory.display()))),
+        Err(error) if is_dead(&error) => match (path.parent().map(Path::canonicalize), path.file_name()) {
+            (Some(Ok(parent)), Some(name)) => parent.join(name),
+            _ => path,
+        },
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Err(failed(format_args!("{0}: there is no such directory; make it first: mkdir -p {0}", directory.display())))
+            let directory = directory.display();
+            return Err(failed(format_args!(
+                "{directory}: there is no such directory; make it first: mkdir -p {directory}"
+            )));
         }
-        Err(error) => Err(failed(format_args!("{}: {error}", directory.display()))),
+        Err(error) => return Err(failed(format_args!("{}: {error}", directory.display()))),
+    };
+    // The kernel may still know the root of a dead mount; this file it always asks for.
+    let answer = std::fs::metadata(found.join(".resourcesync/status.json"));
+    if !answer.is_err_and(|error| is_dead(&error)) {
+        return Ok(found);
     }
+    if mounts::at(&found).map_err(failed)?.is_none() {
+        return Err(failed(format_args!("{}: a dead mount that is not ours; umount it first", directory.display())));
+    }
+    detach(&found)?;
+    prepare(&found)
+}
+
+fn is_dead(error: &std::io::Error) -> bool {
+    [rustix::io::Errno::NOTCONN, rustix::io::Errno::CONNABORTED]
+        .map(|errno| errno.raw_os_error())
+        .contains(&error.raw_os_error().unwrap_or(0))
 }
 
 /// Takes a dead mount away.
@@ -100,20 +112,28 @@ fn detach(directory: &Path) -> Done {
     match result {
         Err(rustix::io::Errno::PERM) => {
             let done = Command::new("fusermount3").arg("-uz").arg("--").arg(directory).status().map_err(failed)?;
-            if done.success() { Ok(()) } else { Err(failed(format_args!("cannot detach the dead mount at {}", directory.display()))) }
+            if done.success() {
+                Ok(())
+            } else {
+                Err(failed(format_args!("cannot detach the dead mount at {}", directory.display())))
+            }
         }
-        result => result.map_err(|error| failed(format_args!("cannot detach the dead mount at {}: {error}", directory.display()))),
+        result => result
+            .map_err(|error| failed(format_args!("cannot detach the dead mount at {}: {error}", directory.display()))),
     }
 }
 
 fn check_source(source: &str) -> Done {
-    let url = url::Url::parse(source)
-        .map_err(|error| wrong(format!("{source}: {error}; a Source is named by its URL, for example https://source.example/")))?;
+    let url = url::Url::parse(source).map_err(|error| {
+        wrong(format!("{source}: {error}; a Source is named by its URL, for example https://source.example/"))
+    })?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(wrong(format!("{source}: only http and https Sources can be mounted")));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(wrong("user and password have no place in the Source's URL, where everybody can see them; use -o credentials=FILE"));
+        return Err(wrong(
+            "user and password have no place in the Source's URL, where everybody can see them; use -o credentials=FILE",
+        ));
     }
     let plain = |c: char| !c.is_control() && !c.is_whitespace();
     if !source.chars().all(plain) || (source.contains(',') && !rustix::process::geteuid().is_root()) {
@@ -157,7 +177,11 @@ fn start(asked: &Mount, task: &Task) -> Done {
             Report::Progress { phase, documents, documents_known, bytes, entries } => {
                 let mut text = phase;
                 if documents_known > 0 {
-                    text.push_str(&format!(": {documents} of {}, {}", show::plural(documents_known, "document", "documents"), show::size(bytes)));
+                    text.push_str(&format!(
+                        ": {documents} of {}, {}",
+                        show::plural(documents_known, "document", "documents"),
+                        show::size(bytes)
+                    ));
                 }
                 if entries > 0 {
                     text.push_str(&format!(", {}", show::plural(entries, "entry", "entries")));

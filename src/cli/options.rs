@@ -22,21 +22,57 @@ const fn define(usage: &'static str, default: &'static str, help: &'static str) 
 
 /// All options, in the order in which help shows them.
 pub const DEFINITIONS: &[Definition] = &[
-    define("cache=DIR", "/var/cache/resourcesync/NAME; ~/.cache/resourcesync/NAME for users", "where the mirror is kept"),
-    define("cache_size=BYTES", "no limit", "evict the least recently used content above this size (K, M, G, T are understood); what is pinned stays"),
-    define("content=lazy|all", "lazy", "fetch content when it is read, or all of it ahead: a complete mirror that also reads when the Source is away"),
-    define("verify=strict|stream|warn|off", "strict", "verify a file whole before its first byte is served; or serve files of 8 MiB and more in ranges meanwhile; or serve what does not verify, with a warning; or do not verify"),
-    define("timeout=SECONDS", "30", "the longest wait for the next byte of progress; then a reader gets EIO, and the log says why"),
+    define(
+        "cache=DIR",
+        "/var/cache/resourcesync/NAME; ~/.cache/resourcesync/NAME for users",
+        "where the mirror is kept",
+    ),
+    define(
+        "cache_size=BYTES",
+        "no limit",
+        "evict the least recently used content above this size (K, M, G, T are understood); what is pinned stays",
+    ),
+    define(
+        "content=lazy|all",
+        "lazy",
+        "fetch content when it is read, or all of it ahead: a complete mirror that also reads when the Source is away",
+    ),
+    define(
+        "verify=strict|stream|warn|off",
+        "strict",
+        "verify a file whole before its first byte is served; or serve files of 8 MiB and more in ranges meanwhile; or serve what does not verify, with a warning; or do not verify",
+    ),
+    define(
+        "timeout=SECONDS",
+        "30",
+        "the longest wait for the next byte of progress; then a reader gets EIO, and the log says why",
+    ),
     define("connections=N", "8", "the most connections to one host"),
     define("rate=BYTES", "no limit", "the most bytes a second (K, M, G are understood)"),
     define("poll=SECONDS", "3600", "how often the Source's lists are read again; 0: only at mount and by `refresh`"),
-    define("set=NAME", "all sets", "mirror one of several sets of resources, by its name or the URL of its Capability List"),
-    define("base=URI", "the Source's origin", "the URI whose resources lie at the root; all others lie under @authority"),
+    define(
+        "set=NAME",
+        "all sets",
+        "mirror one of several sets of resources, by its name or the URL of its Capability List",
+    ),
+    define(
+        "base=URI",
+        "the Source's origin",
+        "the URI whose resources lie at the root; all others lie under @authority",
+    ),
     define("seed=auto|list", "auto", "what the mirror is first filled from"),
-    define("credentials=FILE", "none", "lines of HOST[:PORT] bearer TOKEN, or HOST[:PORT] basic USER:PASSWORD; readable by its owner only"),
+    define(
+        "credentials=FILE",
+        "none",
+        "lines of HOST[:PORT] bearer TOKEN, or HOST[:PORT] basic USER:PASSWORD; readable by its owner only",
+    ),
     define("ca=FILE", "the system's", "certificates to trust beside the system's, in PEM"),
     define("offline", "off", "leave the Source alone; serve what is in the cache"),
-    define("wait=SECONDS", "60", "how long mount waits for the tree to be complete before it returns and goes on behind"),
+    define(
+        "wait=SECONDS",
+        "60",
+        "how long mount waits for the tree to be complete before it returns and goes on behind",
+    ),
     define("bg", "off", "return as soon as the mount answers, even if the Source does not"),
     define("visible", "off", "list .resourcesync in the root; it can always be reached by name"),
     define("uid=ID", "who mounts", "the owner of all files"),
@@ -44,17 +80,55 @@ pub const DEFINITIONS: &[Definition] = &[
     define("umask=OCTAL", "022", "permissions to take away from 0444 and 0555"),
     define("allow_other", "on for root", "let others than who mounts use it"),
     define("default_permissions", "on for root", "let the kernel check permissions"),
-    define("io=auto|kernel", "auto", "how file content reaches readers; the kernel's page cache is all there is so far"),
+    define(
+        "io=auto|kernel",
+        "auto",
+        "how file content reaches readers; the kernel's page cache is all there is so far",
+    ),
     define("ro", "always", "read-only; rw is accepted and served read-only"),
     define("remount", "", "change timeout, connections, rate and poll of a mount that is there"),
 ];
 
 /// Options that mount(8) and systemd know, and that mean nothing to a mounted Source.
 const ACCEPTED: &[&str] = &[
-    "rw", "ro", "auto", "noauto", "user", "nouser", "users", "owner", "group", "nofail", "_netdev", "defaults", "suid",
-    "nosuid", "dev", "nodev", "async", "sync", "dirsync", "atime", "noatime", "relatime", "norelatime", "strictatime",
-    "nostrictatime", "diratime", "nodiratime", "lazytime", "nolazytime", "silent", "loud", "mand", "nomand", "iversion",
-    "noiversion", "symfollow", "nosymfollow", "exec",
+    "rw",
+    "ro",
+    "auto",
+    "noauto",
+    "user",
+    "nouser",
+    "users",
+    "owner",
+    "group",
+    "nofail",
+    "_netdev",
+    "defaults",
+    "suid",
+    "nosuid",
+    "dev",
+    "nodev",
+    "async",
+    "sync",
+    "dirsync",
+    "atime",
+    "noatime",
+    "relatime",
+    "norelatime",
+    "strictatime",
+    "nostrictatime",
+    "diratime",
+    "nodiratime",
+    "lazytime",
+    "nolazytime",
+    "silent",
+    "loud",
+    "mand",
+    "nomand",
+    "iversion",
+    "noiversion",
+    "symfollow",
+    "nosymfollow",
+    "exec",
 ];
 
 /// Options of the contract that later versions bring.
@@ -142,7 +216,9 @@ impl Options {
     }
 
     fn set(&mut self, name: &str, value: Option<&str>, sloppy: bool) -> Result<(), String> {
-        let needs = || value.filter(|value| !value.is_empty()).ok_or_else(|| format!("-o {name} needs a value: {}", usage(name)));
+        let needs = || {
+            value.filter(|value| !value.is_empty()).ok_or_else(|| format!("-o {name} needs a value: {}", usage(name)))
+        };
         match name {
             "cache" => self.cache = Some(absolute(needs()?)?),
             "cache_size" => self.cache_size = Some(bytes(name, needs()?)?),
@@ -203,10 +279,13 @@ impl Options {
         if let Some(cache) = &self.cache {
             return cache.clone();
         }
-        let key = [source, self.set.as_deref().unwrap_or_default(), self.base.as_deref().unwrap_or_default()].join("\n");
-        let hash = Sha256::digest(key.as_bytes()).iter().take(4).fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+        let key =
+            [source, self.set.as_deref().unwrap_or_default(), self.base.as_deref().unwrap_or_default()].join("\n");
+        let hash =
+            Sha256::digest(key.as_bytes()).iter().take(4).fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
         let host = url::Url::parse(source).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
-        let host: String = host.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-') { c } else { '_' }).collect();
+        let host: String =
+            host.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-') { c } else { '_' }).collect();
         let name = format!("{}-{hash}", host.trim_matches('.'));
         let base = if rustix::process::geteuid().is_root() {
             PathBuf::from("/var/cache")

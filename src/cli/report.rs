@@ -183,7 +183,9 @@ impl Report {
         if let Some(lag) = self.lag {
             gauge("lag_seconds", "seconds", "Time since the last sync.", lag);
         }
-        text.push_str("# TYPE resourcesync_errors counter\n# HELP resourcesync_errors What went wrong since the mount.\n");
+        text.push_str(
+            "# TYPE resourcesync_errors counter\n# HELP resourcesync_errors What went wrong since the mount.\n",
+        );
         text.push_str(&format!("resourcesync_errors_total {}\n", self.error_count));
         text.push_str("# TYPE resourcesync_fetched_bytes counter\n# UNIT resourcesync_fetched_bytes bytes\n");
         text.push_str("# HELP resourcesync_fetched_bytes Content fetched since the mount.\n");

@@ -77,12 +77,29 @@ fn person(text: &mut String, report: &Report) {
     let line = |text: &mut String, name: &str, value: &str| {
         text.push_str(&format!("  {} {value}\n", show::dim(&format!("{name:<10}"))));
     };
-    text.push_str(&format!("{}  {}\n", show::bold(&report.directory.display().to_string()), show::state(&report.state)));
+    text.push_str(&format!(
+        "{}  {}\n",
+        show::bold(&report.directory.display().to_string()),
+        show::state(&report.state)
+    ));
     line(text, "source", &report.source);
-    line(text, "resources", &format!("{}, {} cached ({})", show::count(report.resources), show::count(report.cached.resources), show::size(report.cached.bytes)));
+    line(
+        text,
+        "resources",
+        &format!(
+            "{}, {} cached ({})",
+            show::count(report.resources),
+            show::count(report.cached.resources),
+            show::size(report.cached.bytes)
+        ),
+    );
     if report.sets.len() > 1 {
         for set in &report.sets {
-            line(text, "set", &format!("{}: {}, {}", set.name, show::plural(set.resources, "resource", "resources"), set.state));
+            line(
+                text,
+                "set",
+                &format!("{}: {}, {}", set.name, show::plural(set.resources, "resource", "resources"), set.state),
+            );
         }
     }
     let last = report.last_sync.as_deref().and_then(|time| Datetime::parse(time).ok());
@@ -104,7 +121,15 @@ fn person(text: &mut String, report: &Report) {
     line(text, "cache", &report.cache.display().to_string());
     for set in report.sets.iter().filter(|set| set.held_deletions.is_some()) {
         let held = set.held_deletions.unwrap_or_default();
-        line(text, "held", &format!("{} in {}, until another complete list agrees", show::plural(held, "deletion", "deletions"), set.name));
+        line(
+            text,
+            "held",
+            &format!(
+                "{} in {}, until another complete list agrees",
+                show::plural(held, "deletion", "deletions"),
+                set.name
+            ),
+        );
     }
     if let Some(last) = report.errors.last() {
         line(text, "errors", &format!("{}, the last at {}:", show::count(report.error_count), last.time));

@@ -113,9 +113,8 @@ fn datetime(name: &str, text: &str, line: u64, warnings: &mut Warnings) -> Optio
 }
 
 fn change(value: &str, line: u64, warnings: &mut Warnings) -> Option<Change> {
-    let known = [Change::Created, Change::Updated, Change::Deleted]
-        .into_iter()
-        .find(|change| change.name() == value.trim());
+    let known =
+        [Change::Created, Change::Updated, Change::Deleted].into_iter().find(|change| change.name() == value.trim());
     if known.is_none() {
         warnings.push(line, format_args!("change {value:?} is not created, updated or deleted; ignored"));
     }

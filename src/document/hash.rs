@@ -257,7 +257,8 @@ mod tests {
     #[test]
     fn what_is_no_hash_is_passed_over() {
         let mut complaints = Vec::new();
-        let text = "md5:zz crc32:00 1e0d5cb8ef6ba40c99b14c0237be735e sha-256:f4OxZX_x_DFGFDgghgdfb6rtSx-iosjf6735432nklj";
+        let text =
+            "md5:zz crc32:00 1e0d5cb8ef6ba40c99b14c0237be735e sha-256:f4OxZX_x_DFGFDgghgdfb6rtSx-iosjf6735432nklj";
         assert!(Hashes::parse(text, &mut complaints).is_empty());
         assert_eq!(complaints.len(), 4, "{complaints:?}");
     }

@@ -33,7 +33,9 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 pub fn looks_like_html(start: &[u8]) -> bool {
     let text = String::from_utf8_lossy(&start[..start.len().min(1024)]).to_ascii_lowercase();
     let text = text.trim_start_matches('\u{feff}').trim_start();
-    text.starts_with("<!doctype html") || text.starts_with("<html") || (text.contains("<html") && !text.contains("<urlset"))
+    text.starts_with("<!doctype html")
+        || text.starts_with("<html")
+        || (text.contains("<html") && !text.contains("<urlset"))
 }
 
 /// Undoes gzip, known by its magic bytes and by nothing else, and transcodes what is not UTF-8.
@@ -70,9 +72,7 @@ pub(super) fn text<'a>(source: impl Read + 'a, notes: &mut Vec<String>) -> io::R
         None => None,
         Some(label) => Some(encoding_rs_io_label(label)?),
     };
-    Ok(Box::new(
-        DecodeReaderBytesBuilder::new().encoding(encoding).bom_override(true).strip_bom(true).build(source),
-    ))
+    Ok(Box::new(DecodeReaderBytesBuilder::new().encoding(encoding).bom_override(true).strip_bom(true).build(source)))
 }
 
 fn starts_with(source: &mut dyn BufRead, magic: &[u8]) -> io::Result<bool> {

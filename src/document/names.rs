@@ -44,10 +44,32 @@ pub(super) fn namespace(uri: &str) -> (Namespace, bool) {
 
 /// The attribute names of the specifications, so that keeping one costs no allocation.
 const KNOWN: [&str; 21] = [
-    "hash", "length", "type", "path", "change", "datetime", "rel", "href", "modified", "pri", "at", "completed",
-    "capability", "from", "until", "encoding", "etag", "hreflang", "media", "title", "content",
+    "hash",
+    "length",
+    "type",
+    "path",
+    "change",
+    "datetime",
+    "rel",
+    "href",
+    "modified",
+    "pri",
+    "at",
+    "completed",
+    "capability",
+    "from",
+    "until",
+    "encoding",
+    "etag",
+    "hreflang",
+    "media",
+    "title",
+    "content",
 ];
 
 pub(super) fn attribute(name: &str) -> Cow<'static, str> {
-    KNOWN.iter().find(|known| **known == name).map_or_else(|| Cow::Owned(name.to_owned()), |known| Cow::Borrowed(*known))
+    KNOWN
+        .iter()
+        .find(|known| **known == name)
+        .map_or_else(|| Cow::Owned(name.to_owned()), |known| Cow::Borrowed(*known))
 }

@@ -109,12 +109,7 @@ impl<'a> Reader<'a> {
             buffer: Vec::with_capacity(4096),
             scope: Scope::default(),
             depth: 0,
-            head: Head {
-                kind: Kind::UrlSet,
-                dialect: Dialect::Sitemap,
-                md: Attributes::default(),
-                links: Vec::new(),
-            },
+            head: Head { kind: Kind::UrlSet, dialect: Dialect::Sitemap, md: Attributes::default(), links: Vec::new() },
             entry: None,
             field: None,
             text: String::new(),
@@ -302,7 +297,8 @@ impl<'a> Reader<'a> {
             Namespace::Sitemap => {}
             Namespace::None => self.warnings.push(0, "the root element is in no namespace; taken as a sitemap"),
             _ => {
-                self.warnings.push(0, "the root element is in a namespace that is not the sitemaps'; taken as a sitemap");
+                self.warnings
+                    .push(0, "the root element is in a namespace that is not the sitemaps'; taken as a sitemap");
                 let prefix = start.name().prefix().map(|prefix| prefix.into_inner().to_owned()).unwrap_or_default();
                 self.scope.0.push((prefix, Namespace::Sitemap, self.depth));
             }
@@ -508,10 +504,8 @@ fn keep(entry: &mut Entry, field: Field, text: &str, warnings: &mut Warnings) {
                 warnings.push(entry.line, "blanks around loc; trimmed");
             }
             if !trimmed.is_empty() && !is_absolute(trimmed) {
-                warnings.push(
-                    entry.line,
-                    format_args!("loc {trimmed:?} is relative; taken as relative to the document"),
-                );
+                warnings
+                    .push(entry.line, format_args!("loc {trimmed:?} is relative; taken as relative to the document"));
             }
             trimmed.clone_into(&mut entry.loc);
         }

@@ -105,9 +105,7 @@ fn read(bytes: &[u8]) -> Option<(Datetime, Forgiven)> {
         }
         Some(_) => return None,
     };
-    let local = tz::Offset::UTC
-        .to_timestamp(civil::DateTime::from_parts(date, time))
-        .ok()?;
+    let local = tz::Offset::UTC.to_timestamp(civil::DateTime::from_parts(date, time)).ok()?;
     let moment = Datetime::from_timestamp(local)?.0.checked_sub(offset * 1_000_000_000)?;
     Some((Datetime(moment), forgiven))
 }
@@ -140,13 +138,9 @@ fn clock(bytes: &[u8], forgiven: &mut Forgiven) -> Option<(civil::Time, i64)> {
     }
     // A leap second has no place of its own in POSIX time.
     let second = if second == 60 { 59 } else { second };
-    let time = civil::Time::new(
-        i8::try_from(hour).ok()?,
-        i8::try_from(minute).ok()?,
-        i8::try_from(second).ok()?,
-        nanos,
-    )
-    .ok()?;
+    let time =
+        civil::Time::new(i8::try_from(hour).ok()?, i8::try_from(minute).ok()?, i8::try_from(second).ok()?, nanos)
+            .ok()?;
     Some((time, zone(&bytes[at..], forgiven)?))
 }
 
@@ -211,9 +205,21 @@ mod tests {
     #[test]
     fn what_is_none_is_refused() {
         for text in [
-            "", "x", "13", "2013-13-01", "2013-02-30", "2013-02-03T", "2013-02-03T25:00Z",
-            "2013-02-03T04:05:06.Z", "2013T04:05Z", "2013-02-03T04:05:06+25:00", "2013-02-03X",
-            "2013-02-03T04:05:06ZZ", "yesterday", "0001-01-01", "9999-12-31",
+            "",
+            "x",
+            "13",
+            "2013-13-01",
+            "2013-02-30",
+            "2013-02-03T",
+            "2013-02-03T25:00Z",
+            "2013-02-03T04:05:06.Z",
+            "2013T04:05Z",
+            "2013-02-03T04:05:06+25:00",
+            "2013-02-03X",
+            "2013-02-03T04:05:06ZZ",
+            "yesterday",
+            "0001-01-01",
+            "9999-12-31",
         ] {
             assert!(Datetime::parse(text).is_err(), "{text}");
         }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use fuser::{
-    AccessFlags, BsdFileFlags, Errno, FileAttr, FileHandle, FopenFlags, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
-    TimeOrNow, WriteFlags,
+    AccessFlags, BsdFileFlags, Errno, FileAttr, FileHandle, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
+    LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
+    WriteFlags,
 };
 
 use super::attributes::Owner;
@@ -149,7 +149,9 @@ impl Filesystem {
                 let directory = index < 2;
                 let node = match directory {
                     true => Node::Directory { ino: [control::DIRECTORY_INO, ROOT_INO][index], changed: 0 },
-                    false => Node::File { ino: control::DIRECTORY_INO + (1 << 61) + index as u64, mtime: 0, size: None },
+                    false => {
+                        Node::File { ino: control::DIRECTORY_INO + (1 << 61) + index as u64, mtime: 0, size: None }
+                    }
                 };
                 let item = listing::Item { cookie: index as u64 + 1, name, node };
                 if !add(&item, &self.owner.node(&node), false) {
@@ -169,7 +171,10 @@ impl Filesystem {
             listing::directory(reader, directory, own, parent, offset, visible, |item| {
                 let known = !matches!(item.node, Node::File { size: None, .. });
                 let more = add(item, &self.owner.node(&item.node), known);
-                if !known && more && let Some(Inode::Version(version)) = Inode::from_ino(item.node.ino()) {
+                if !known
+                    && more
+                    && let Some(Inode::Version(version)) = Inode::from_ino(item.node.ino())
+                {
                     unknown.push(version);
                 }
                 more
@@ -339,7 +344,14 @@ impl fuser::Filesystem for Filesystem {
         }
     }
 
-    fn readdirplus(&self, _request: &Request, ino: INodeNo, _fh: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
+    fn readdirplus(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
         let streamed = self.stream(ino, offset, |item, attributes, known| {
             let ttl = if known { FOR_EVER } else { NOT_AT_ALL };
             !reply.add(attributes.ino, item.cookie, item.name, &ttl, attributes, self.generation)
@@ -491,4 +503,3 @@ fn reply_xattr(reply: ReplyXattr, value: &[u8], size: u32) {
         _ => reply.error(Errno::ERANGE),
     }
 }
-

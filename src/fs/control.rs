@@ -18,7 +18,13 @@ pub(super) const DIRECTORY_INO: u64 = 1 << 62;
 #[derive(Debug, Default)]
 pub(super) struct Snapshots {
     next: AtomicU64,
-    known: Mutex<HashMap<u64, (u64, Arc<Vec<u8>>)>>,
+    known: Mutex<HashMap<u64, Snapshot>>,
+}
+
+#[derive(Debug)]
+struct Snapshot {
+    lookups: u64,
+    content: Arc<Vec<u8>>,
 }
 
 impl Snapshots {
@@ -31,19 +37,22 @@ impl Snapshots {
     pub(super) fn add(&self, content: Vec<u8>) -> (u64, Arc<Vec<u8>>) {
         let ino = DIRECTORY_INO + 1 + self.next.fetch_add(1, Ordering::Relaxed);
         let content = Arc::new(content);
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(ino, (1, Arc::clone(&content)));
+        self.known
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(ino, Snapshot { lookups: 1, content: Arc::clone(&content) });
         (ino, content)
     }
 
     pub(super) fn get(&self, ino: u64) -> Option<Arc<Vec<u8>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&ino).map(|(_, content)| Arc::clone(content))
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&ino).map(|known| Arc::clone(&known.content))
     }
 
     pub(super) fn forget(&self, ino: u64, lookups: u64) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((count, _)) = known.get_mut(&ino) {
-            *count = count.saturating_sub(lookups);
-            if *count == 0 {
+        if let Some(snapshot) = known.get_mut(&ino) {
+            snapshot.lookups = snapshot.lookups.saturating_sub(lookups);
+            if snapshot.lookups == 0 {
                 known.remove(&ino);
             }
         }

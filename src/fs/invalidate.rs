@@ -21,7 +21,11 @@ const INC_EPOCH: i32 = 8;
 ///
 /// # Errors
 /// If the thread cannot be started.
-pub fn start(notifier: Notifier, device: OwnedFd, mut changes: mpsc::UnboundedReceiver<Changes>) -> std::io::Result<()> {
+pub fn start(
+    notifier: Notifier,
+    device: OwnedFd,
+    mut changes: mpsc::UnboundedReceiver<Changes>,
+) -> std::io::Result<()> {
     std::thread::Builder::new().name("invalidate".to_owned()).spawn(move || {
         while let Some(change) = changes.blocking_recv() {
             tell(&notifier, &device, &change);

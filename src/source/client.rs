@@ -260,7 +260,8 @@ impl Client {
             .await
             .map_err(|_| stalled("answer"))?
             .map_err(|error| SourceError::new(&url, trouble(&error, timeout)))?;
-        if let Some(wait) = retry_after(response.headers()).filter(|_| matches!(response.status().as_u16(), 429 | 503)) {
+        if let Some(wait) = retry_after(response.headers()).filter(|_| matches!(response.status().as_u16(), 429 | 503))
+        {
             self.pace.hold(&host, wait);
         }
         Ok(Answer {

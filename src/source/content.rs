@@ -44,7 +44,11 @@ pub fn locations(loc: &str, duplicates: &[(u32, String)], has_hash: bool) -> Vec
         .collect();
     mirrors.sort_by_key(|(priority, _)| *priority);
     let mut all: Vec<String> = mirrors.into_iter().map(|(_, href)| href.clone()).collect();
-    if has_hash { all.push(loc.to_owned()) } else { all.insert(0, loc.to_owned()) }
+    if has_hash {
+        all.push(loc.to_owned())
+    } else {
+        all.insert(0, loc.to_owned())
+    }
     let mut known = std::collections::HashSet::new();
     all.retain(|location| known.insert(location.clone()));
     all

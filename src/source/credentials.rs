@@ -38,7 +38,9 @@ pub enum CredentialsError {
     #[error("credentials file {0} may be read by others; run: chmod 600 {0}")]
     Open(String),
     /// A line is not understood. The line itself is not shown: it may hold a secret.
-    #[error("credentials file {path}, line {line}: {problem}; expected: HOST[:PORT] bearer TOKEN, or HOST[:PORT] basic USER:PASSWORD")]
+    #[error(
+        "credentials file {path}, line {line}: {problem}; expected: HOST[:PORT] bearer TOKEN, or HOST[:PORT] basic USER:PASSWORD"
+    )]
     Line {
         /// The file.
         path: String,
@@ -109,7 +111,8 @@ mod tests {
 
     #[test]
     fn credentials_are_for_one_origin() {
-        let known = Credentials::parse("# mine\n\na.example bearer t0k3n\nhttp://b.example:8080 basic me:pass word\n").unwrap();
+        let known =
+            Credentials::parse("# mine\n\na.example bearer t0k3n\nhttp://b.example:8080 basic me:pass word\n").unwrap();
         for (url, header) in [
             ("https://a.example/x", Some("Bearer t0k3n")),
             ("https://a.example:443/x", Some("Bearer t0k3n")),

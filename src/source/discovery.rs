@@ -10,7 +10,6 @@ use super::error::{SourceError, Trouble};
 use super::html::resourcesync_links;
 use super::links::parse_link_header;
 use crate::document::{Capability, Entry, Head, Kind, Limits, Link, Reader, looks_like_html};
-use crate::path::set_name;
 
 /// How a Source was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,8 +64,6 @@ pub struct Discovery {
 pub struct FoundSet {
     /// The URL that stands for it: its Capability List's, or its list's where there is none.
     pub key: String,
-    /// The name that its directory has where there are several sets.
-    pub label: String,
     /// The URL of its Capability List, if there is one.
     pub capability_list: Option<String>,
     /// Its documents, by capability.
@@ -133,8 +130,12 @@ enum Page {
 /// # Errors
 /// If every route fails; the error says what each came to.
 pub async fn discover(client: &Arc<Client>, source: &str) -> Result<Discovery> {
-    let url = Url::parse(source)
-        .map_err(|error| SourceError::new(source, Trouble::BadUrl(format!("{error}; a Source is named by its URL, https://source.example/"))))?;
+    let url = Url::parse(source).map_err(|error| {
+        SourceError::new(
+            source,
+            Trouble::BadUrl(format!("{error}; a Source is named by its URL, https://source.example/")),
+        )
+    })?;
     let mut explorer = Explorer { client, warnings: Vec::new() };
     let mut tried: Vec<SourceError> = Vec::new();
     let is_origin = matches!(url.path(), "" | "/") && url.query().is_none();
@@ -178,7 +179,11 @@ pub async fn discover(client: &Arc<Client>, source: &str) -> Result<Discovery> {
 
 impl Explorer<'_> {
     async fn get(&self, url: &Url) -> Result<Answer> {
-        let asked = Asked { accept_encoding: Some("gzip, identity;q=0.5"), patience: Some(self.client.timeout()), ..Asked::default() };
+        let asked = Asked {
+            accept_encoding: Some("gzip, identity;q=0.5"),
+            patience: Some(self.client.timeout()),
+            ..Asked::default()
+        };
         self.client.ask(url.as_str(), &asked).await
     }
 
@@ -263,7 +268,8 @@ impl Explorer<'_> {
     }
 
     async fn robots(&mut self, origin: &Url) -> Result<Discovery> {
-        let url = origin.join("/robots.txt").map_err(|error| SourceError::new(origin, Trouble::BadUrl(error.to_string())))?;
+        let url =
+            origin.join("/robots.txt").map_err(|error| SourceError::new(origin, Trouble::BadUrl(error.to_string())))?;
         let text = self.get(&url).await?.bytes(PEEK).await?;
         let text = String::from_utf8_lossy(&text);
         let mut plain = Vec::new();
@@ -294,8 +300,7 @@ impl Explorer<'_> {
         Ok(self.result(Route::Robots, description, sets))
     }
 
-    fn result(&mut self, route: Route, description: Option<String>, mut sets: Vec<FoundSet>) -> Discovery {
-        label(&mut sets);
+    fn result(&mut self, route: Route, description: Option<String>, sets: Vec<FoundSet>) -> Discovery {
         Discovery { route, description, sets, warnings: std::mem::take(&mut self.warnings) }
     }
 
@@ -366,7 +371,10 @@ impl Explorer<'_> {
             let capability = match entry.md.capability() {
                 Some(known) => known,
                 None if entry.md.get("capability").is_some() => {
-                    self.warnings.push(format!("{}, line {}: a capability that is not known; passed over", seen.url, entry.line));
+                    self.warnings.push(format!(
+                        "{}, line {}: a capability that is not known; passed over",
+                        seen.url, entry.line
+                    ));
                     continue;
                 }
                 None if unnamed < MOST_LOOKS => {
@@ -383,7 +391,10 @@ impl Explorer<'_> {
                             _ => continue,
                         },
                         Err(error) => {
-                            self.warnings.push(format!("{}, line {}: an entry without capability; {error}", seen.url, entry.line));
+                            self.warnings.push(format!(
+                                "{}, line {}: an entry without capability; {error}",
+                                seen.url, entry.line
+                            ));
                             continue;
                         }
                     }
@@ -392,12 +403,7 @@ impl Explorer<'_> {
             };
             capabilities.push(CapabilityDocument { capability, url: target.into(), links: entry.links.clone() });
         }
-        FoundSet {
-            key: seen.url.to_string(),
-            label: String::new(),
-            capability_list: Some(seen.url.to_string()),
-            capabilities,
-        }
+        FoundSet { key: seen.url.to_string(), capability_list: Some(seen.url.to_string()), capabilities }
     }
 
     /// The set that a list belongs to: that of the Capability List it points up to, if there is one.
@@ -418,11 +424,13 @@ impl Explorer<'_> {
                     }
                     return (set, description);
                 }
-                Ok(above) => self.warnings.push(format!("{} points up to {}, which is no Capability List", seen.url, above.url)),
+                Ok(above) => {
+                    self.warnings.push(format!("{} points up to {}, which is no Capability List", seen.url, above.url))
+                }
                 Err(error) => self.warnings.push(format!("{} points up to what cannot be read: {error}", seen.url)),
             }
         }
-        (FoundSet { key: list.to_string(), label: String::new(), capability_list: None, capabilities: vec![own] }, None)
+        (FoundSet { key: list.to_string(), capability_list: None, capabilities: vec![own] }, None)
     }
 }
 
@@ -434,13 +442,16 @@ enum Shape {
 
 /// What a document is: what it says, or else what it looks like.
 fn shape(seen: &Seen) -> Shape {
-    let names = |wanted: fn(Capability) -> bool| seen.entries.iter().any(|entry| entry.md.capability().is_some_and(wanted));
+    let names =
+        |wanted: fn(Capability) -> bool| seen.entries.iter().any(|entry| entry.md.capability().is_some_and(wanted));
     match seen.head.capability() {
         Some(Capability::Description) => Shape::Description,
         Some(Capability::CapabilityList) => Shape::CapabilityList,
         Some(list) => Shape::List(list),
         None if seen.head.kind == Kind::UrlSet && names(|one| one == Capability::CapabilityList) => Shape::Description,
-        None if seen.head.kind == Kind::UrlSet && names(|one| one != Capability::CapabilityList) => Shape::CapabilityList,
+        None if seen.head.kind == Kind::UrlSet && names(|one| one != Capability::CapabilityList) => {
+            Shape::CapabilityList
+        }
         None => Shape::List(Capability::ResourceList),
     }
 }
@@ -466,13 +477,19 @@ fn limits() -> Limits {
 }
 
 fn unreadable(url: &Url, error: &crate::document::DocumentError) -> SourceError {
-    let trouble = format!("it cannot be read as a ResourceSync document: line {}, column {}: {}", error.line, error.column, error.problem);
+    let trouble = format!(
+        "it cannot be read as a ResourceSync document: line {}, column {}: {}",
+        error.line, error.column, error.problem
+    );
     SourceError::new(url, Trouble::Nowhere(trouble))
 }
 
 fn see(url: &Url, body: &[u8], whole: bool) -> Result<Seen> {
     if looks_like_html(body) {
-        return Err(SourceError::new(url, Trouble::Nowhere("it is an HTML page, not a ResourceSync document".to_owned())));
+        return Err(SourceError::new(
+            url,
+            Trouble::Nowhere("it is an HTML page, not a ResourceSync document".to_owned()),
+        ));
     }
     let mut reader = Reader::open(body, url.as_str(), limits()).map_err(|error| unreadable(url, &error))?;
     let mut entries = Vec::new();
@@ -501,74 +518,9 @@ fn sitemap_line(line: &str) -> Option<&str> {
     field.trim().eq_ignore_ascii_case("sitemap").then(|| value.split('#').next().unwrap_or_default().trim())
 }
 
-/// Names sets by the last segment of their URLs that tells them all apart.
-fn label(sets: &mut [FoundSet]) {
-    let segments: Vec<Vec<String>> = sets
-        .iter()
-        .map(|set| match Url::parse(&set.key) {
-            Ok(url) => {
-                let mut all = vec![url.host_str().unwrap_or_default().to_owned()];
-                all.extend(url.path_segments().into_iter().flatten().filter(|segment| !segment.is_empty()).map(str::to_owned));
-                if let Some(query) = url.query() {
-                    all.push(query.to_owned());
-                }
-                all
-            }
-            Err(_) => vec![set.key.clone()],
-        })
-        .collect();
-    let depth = segments.iter().map(Vec::len).min().unwrap_or(0);
-    let at = |from_end: usize| -> Vec<String> {
-        segments.iter().map(|all| set_name(&all[all.len() - 1 - from_end])).collect()
-    };
-    let distinct = |labels: &[String]| labels.iter().collect::<std::collections::HashSet<_>>().len() == labels.len();
-    let labels = (0..depth).map(at).find(|labels| distinct(labels)).unwrap_or_else(|| {
-        segments.iter().map(|all| set_name(&all[1..].join("-").replace('/', "-"))).collect()
-    });
-    let mut taken = std::collections::HashSet::new();
-    for (set, label) in sets.iter_mut().zip(labels) {
-        let mut name = label.clone();
-        let mut number = 2;
-        while !taken.insert(name.clone()) {
-            name = format!("{label}-{number}");
-            number += 1;
-        }
-        set.label = name;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn labels(keys: &[&str]) -> Vec<String> {
-        let mut sets: Vec<FoundSet> = keys
-            .iter()
-            .map(|key| FoundSet {
-                key: (*key).to_owned(),
-                label: String::new(),
-                capability_list: None,
-                capabilities: Vec::new(),
-            })
-            .collect();
-        label(&mut sets);
-        sets.into_iter().map(|set| set.label).collect()
-    }
-
-    #[test]
-    fn sets_are_named_by_what_tells_them_apart() {
-        for (keys, expected) in [
-            (vec!["http://e.com/capabilitylist1.xml", "http://e.com/capabilitylist2.xml"], vec!["capabilitylist1", "capabilitylist2"]),
-            (vec!["http://e.com/dataset1/capabilitylist.xml", "http://e.com/dataset2/capabilitylist.xml"], vec!["dataset1", "dataset2"]),
-            (vec!["http://e.com/a/v1/c.xml", "http://e.com/b/v1/c.xml"], vec!["a", "b"]),
-            (vec!["http://a.com/c.xml", "http://b.com/c.xml"], vec!["a", "b"]),
-            (vec!["http://e.com/x?set=1", "http://e.com/x?set=2"], vec!["set=1", "set=2"]),
-            (vec!["http://e.com/c.xml", "http://e.com/c.json"], vec!["c", "c-2"]),
-            (vec!["http://e.com/x", "http://e.com/.versions"], vec!["x", "%2Eversions"]),
-        ] {
-            assert_eq!(labels(&keys), expected, "{keys:?}");
-        }
-    }
 
     #[test]
     fn robots_lines() {

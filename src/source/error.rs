@@ -77,7 +77,9 @@ pub enum Trouble {
         expected: u64,
     },
     /// The body is not what the Source says.
-    #[error("wrong content: its {algorithm} is {got} where the Source lists {expected}; refused (verify=warn would serve it)")]
+    #[error(
+        "wrong content: its {algorithm} is {got} where the Source lists {expected}; refused (verify=warn would serve it)"
+    )]
     WrongHash {
         /// The token of the algorithm.
         algorithm: &'static str,

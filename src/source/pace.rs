@@ -65,10 +65,9 @@ impl Pace {
             if hosts.len() > MOST_HOSTS {
                 hosts.retain(|_, host| host.slots.available_permits() < connections);
             }
-            let host = hosts.entry(host.to_owned()).or_insert_with(|| Host {
-                slots: Arc::new(Semaphore::new(connections)),
-                not_before: None,
-            });
+            let host = hosts
+                .entry(host.to_owned())
+                .or_insert_with(|| Host { slots: Arc::new(Semaphore::new(connections)), not_before: None });
             Arc::clone(&host.slots)
         };
         slots.acquire_owned().await.ok()

@@ -12,7 +12,7 @@ use super::status::Status;
 use super::{Engine, Summary, SyncError};
 use crate::catalog::{CatalogError, DocumentRow, Outcome, Record, SetRow, SetState, SyncResult, Transaction, Writer};
 use crate::document::{Capability, Datetime, Facts, Limits, Reader};
-use crate::path::Mapper;
+use crate::path::{Mapper, set_labels};
 use crate::source::{Discovery, FoundSet};
 
 /// Brings all sets in step.
@@ -66,13 +66,17 @@ pub(super) async fn sync(engine: &Arc<Engine>, found: Option<Discovery>) -> Resu
 /// The sets that are mirrored, each with what was found of it. The layout is fixed the first time.
 async fn choose(engine: &Arc<Engine>, found: &Discovery) -> Result<Vec<(SetRow, FoundSet)>, SyncError> {
     let known = engine.sets()?;
+    let keys: Vec<&str> = found.sets.iter().map(|set| set.key.as_str()).collect();
+    let labels = set_labels(&keys);
     if known.is_empty() {
-        let wanted: Vec<FoundSet> = match &engine.config.set {
-            None => found.sets.clone(),
-            Some(name) => found.sets.iter().filter(|set| set.label == *name || set.key == *name).cloned().collect(),
-        };
+        let wanted: Vec<(FoundSet, String)> = found
+            .sets
+            .iter()
+            .cloned()
+            .zip(labels.clone())
+            .filter(|(set, label)| engine.config.set.as_ref().is_none_or(|name| label == name || set.key == *name))
+            .collect();
         if wanted.is_empty() {
-            let labels: Vec<&str> = found.sets.iter().map(|set| set.label.as_str()).collect();
             return Err(SyncError::Unfit(format!(
                 "set={}: there is no such set; the Source has: {}",
                 engine.config.set.as_deref().unwrap_or_default(),
@@ -84,13 +88,13 @@ async fn choose(engine: &Arc<Engine>, found: &Discovery) -> Result<Vec<(SetRow, 
         engine
             .ledger
             .write(move |transaction| {
-                sets.iter().try_for_each(|set| transaction.set(&set.key, &set.label, several).map(|_| ()))
+                sets.iter().try_for_each(|(set, label)| transaction.set(&set.key, label, several).map(|_| ()))
             })
             .await?;
         let rows = engine.sets()?;
         return Ok(wanted
             .into_iter()
-            .filter_map(|set| Some((rows.iter().find(|row| row.key == set.key)?.clone(), set)))
+            .filter_map(|(set, _)| Some((rows.iter().find(|row| row.key == set.key)?.clone(), set)))
             .collect());
     }
     let mut chosen = Vec::new();
@@ -100,14 +104,16 @@ async fn choose(engine: &Arc<Engine>, found: &Discovery) -> Result<Vec<(SetRow, 
         let moved = (found.sets.len() == 1).then(|| found.sets.first()).flatten();
         match same.or(moved) {
             Some(set) => chosen.push((row, set.clone())),
-            None => engine.status().warning(&format!("the Source no longer offers the set {}; what was mirrored stays", row.key)),
+            None => engine
+                .status()
+                .warning(&format!("the Source no longer offers the set {}; what was mirrored stays", row.key)),
         }
     }
-    for set in &found.sets {
+    for (set, label) in found.sets.iter().zip(&labels) {
         if engine.config.set.is_none() && !chosen.iter().any(|(_, known)| known.key == set.key) {
             engine.status().warning(&format!(
                 "the Source has a new set, {}; the layout of this cache is fixed: mount it with -o set={} and a cache of its own",
-                set.key, set.label
+                set.key, label
             ));
         }
     }
@@ -135,7 +141,10 @@ async fn one(engine: &Arc<Engine>, set: SetRow, roots: &[String]) -> Result<Summ
         return Err(error.clone().into());
     }
     let cursor = lists.cursor();
-    if let (Some(now), Some(before)) = (cursor, set.cursor) && now < before && !lists.read.is_empty() {
+    if let (Some(now), Some(before)) = (cursor, set.cursor)
+        && now < before
+        && !lists.read.is_empty()
+    {
         status.warning(&format!(
             "{}: its list is of {now}, older than the one of {before} that is here already; left alone",
             set.key
@@ -165,7 +174,7 @@ fn apply(
     for row in &lists.indexes {
         current.insert(transaction.put_document(set.id, row)?);
     }
-    let nothing_read = lists.read.is_empty();
+    let read_some = !lists.read.is_empty();
     let mut whole_documents = Vec::new();
     for document in lists.read {
         let row = document.row.clone();
@@ -184,7 +193,7 @@ fn apply(
         current.extend(known.iter().map(|row| row.id));
     }
     let mut held = None;
-    if complete && !(nothing_read && !gone_documents) {
+    if complete && (read_some || gone_documents) {
         let unseen = transaction.unseen(set.id, &kept)?;
         if unseen * 2 > set.resources && set.held.is_none() {
             held = Some(unseen);

@@ -230,7 +230,10 @@ impl Contents {
                 let what = self.row(version).ok().flatten().map(|row| row.uri).unwrap_or_default();
                 return Err(self.failed(
                     version,
-                    format!("{what}: no byte for {} s (timeout=); what came so far is kept for the next try", self.client.timeout().as_secs()),
+                    format!(
+                        "{what}: no byte for {} s (timeout=); what came so far is kept for the next try",
+                        self.client.timeout().as_secs()
+                    ),
                 ));
             }
         }
@@ -276,7 +279,8 @@ impl Contents {
             return Err(self.failed(version, format!("{}: {reason}", row.uri)));
         }
         let places = locations(&row.uri, &duplicates(&row), !expected.hashes.is_empty());
-        let patience = waited_for.then(|| self.client.timeout().mul_f32(0.9) / u32::try_from(places.len()).unwrap_or(1).max(1));
+        let patience =
+            waited_for.then(|| self.client.timeout().mul_f32(0.9) / u32::try_from(places.len()).unwrap_or(1).max(1));
         let mut errors: Vec<SourceError> = Vec::new();
         for place in &places {
             let job = download::Job {
@@ -356,7 +360,9 @@ impl Contents {
         if let Some(ready) = self.ready(version) {
             return Ok(ready.size);
         }
-        if row.extra.encoding.is_none() && row.current && !self.offline
+        if row.extra.encoding.is_none()
+            && row.current
+            && !self.offline
             && let Some(size) = self.head(&row).await
         {
             self.ledger.size(version, size);
@@ -477,11 +483,7 @@ impl Contents {
 
 fn expected(row: &VersionRow) -> Expected {
     let listed = row.size.filter(|_| !row.settled && row.extra.encoding.is_none());
-    Expected {
-        length: row.extra.length.or(listed),
-        hashes: row.hashes.clone(),
-        encoding: row.extra.encoding.clone(),
-    }
+    Expected { length: row.extra.length.or(listed), hashes: row.hashes.clone(), encoding: row.extra.encoding.clone() }
 }
 
 fn duplicates(row: &VersionRow) -> Vec<(u32, String)> {
@@ -489,7 +491,8 @@ fn duplicates(row: &VersionRow) -> Vec<(u32, String)> {
         .links
         .iter()
         .filter(|link| {
-            link.get("rel").is_some_and(|rel| rel.split_ascii_whitespace().any(|one| one.eq_ignore_ascii_case("duplicate")))
+            link.get("rel")
+                .is_some_and(|rel| rel.split_ascii_whitespace().any(|one| one.eq_ignore_ascii_case("duplicate")))
         })
         .filter_map(|link| {
             let priority = link.get("pri").and_then(|pri| pri.trim().parse().ok()).unwrap_or(999_999);
@@ -501,7 +504,8 @@ fn duplicates(row: &VersionRow) -> Vec<(u32, String)> {
 
 fn reason(row: &VersionRow, errors: &[SourceError]) -> String {
     match errors {
-        [] => SourceError::new(&row.uri, Trouble::Nowhere("there is no location that can be asked".to_owned())).to_string(),
+        [] => SourceError::new(&row.uri, Trouble::Nowhere("there is no location that can be asked".to_owned()))
+            .to_string(),
         [only] => only.to_string(),
         all => {
             let parts: Vec<String> = all.iter().map(ToString::to_string).collect();

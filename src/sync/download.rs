@@ -272,7 +272,9 @@ impl Job<'_> {
         };
         let answer = self.client.ask(self.url, &asked).await?;
         match answer.content_range() {
-            Some((at, whole)) if answer.status == 206 && at == begin && whole.is_none_or(|whole| Some(whole) == notes.total) => {
+            Some((at, whole))
+                if answer.status == 206 && at == begin && whole.is_none_or(|whole| Some(whole) == notes.total) =>
+            {
                 Ok(answer)
             }
             // Without ranges, the whole comes again from its beginning: what is there is written over
@@ -351,7 +353,9 @@ impl Job<'_> {
             let (url, validator, patience) = (self.url.to_owned(), notes.validator.clone(), self.patience);
             let status = Arc::clone(self.status);
             parts.spawn(async move {
-                if let Err(error) = part(&client, &flight, &file, &url, validator.as_deref(), patience, begin, end, total).await {
+                if let Err(error) =
+                    part(&client, &flight, &file, &url, validator.as_deref(), patience, begin, end, total).await
+                {
                     status.warning(&format!("a part could not be fetched ahead of the rest: {error}"));
                 }
             });
@@ -475,9 +479,8 @@ impl Judge {
         let facts = self.expected.length.is_some() || !self.expected.hashes.is_empty();
         let verdict = if self.verify == Verify::Off { Ok(()) } else { verify(raw, &self.expected) };
         let verified = facts && verdict.is_ok() && self.verify != Verify::Off;
-        let plain = |verified, forgiven| {
-            (Form::Plain, Served { sha256: raw.sha256, size: raw.length, verified, forgiven })
-        };
+        let plain =
+            |verified, forgiven| (Form::Plain, Served { sha256: raw.sha256, size: raw.length, verified, forgiven });
         let declared = self.expected.encoding.as_deref();
         let Some(coding) = declared.or(self.coding.as_deref()) else {
             return match verdict {
@@ -495,7 +498,9 @@ impl Judge {
         let unfolded = match unfolded {
             Ok(unfolded) => unfolded,
             // The server may have sent it as it is, whatever was declared.
-            Err(Trouble::BadCoding { .. }) if self.coding.is_none() && verdict.is_ok() => return Ok(plain(verified, None)),
+            Err(Trouble::BadCoding { .. }) if self.coding.is_none() && verdict.is_ok() => {
+                return Ok(plain(verified, None));
+            }
             Err(trouble) => return Err(trouble),
         };
         let by_hash = Expected { length: None, ..self.expected.clone() };

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
+use super::SyncError;
 use super::room;
 use super::status::Status;
-use super::SyncError;
 use crate::catalog::{CatalogError, Changes, Content, Transaction, Writer};
 use crate::document::Datetime;
 use crate::store::Store;
@@ -87,7 +87,8 @@ impl Ledger {
         step: impl FnOnce(&mut Writer) -> Result<(T, Changes), CatalogError> + Send + 'static,
     ) -> Result<T, SyncError> {
         let writer = Arc::clone(&self.0.writer);
-        let done = tokio::task::spawn_blocking(move || step(&mut writer.lock().unwrap_or_else(PoisonError::into_inner)));
+        let done =
+            tokio::task::spawn_blocking(move || step(&mut writer.lock().unwrap_or_else(PoisonError::into_inner)));
         let (value, changes) = done.await.map_err(|error| SyncError::Catalog(error.to_string()))??;
         self.announce(changes);
         Ok(value)
@@ -325,4 +326,3 @@ fn recheck(writer: &mut Writer, store: &Store, status: &Status) -> Result<(), Sy
 pub(super) fn boot() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
 }
-

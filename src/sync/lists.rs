@@ -243,7 +243,10 @@ async fn get(
 /// Sees whether a document is a list or an index, and reads an index whole.
 fn look(body: Body, url: String, depth: usize, status: &Status) -> Result<Got, SourceError> {
     let unreadable = |error: crate::document::DocumentError| {
-        SourceError::new(&error.url, Trouble::Nowhere(format!("line {}, column {}: {}", error.line, error.column, error.problem)))
+        SourceError::new(
+            &error.url,
+            Trouble::Nowhere(format!("line {}, column {}: {}", error.line, error.column, error.problem)),
+        )
     };
     let disk = |error: std::io::Error| SourceError::new(&url, Trouble::Disk(error.to_string()));
     let Body { file, url: base, validators, digest } = body;
@@ -253,7 +256,10 @@ fn look(body: Body, url: String, depth: usize, status: &Status) -> Result<Got, S
     let head = reader.head().clone();
     let facts = Facts::of_attributes(&head.md, 0, reader.warnings_mut());
     if let Some(other) = head.capability().filter(|one| *one != Capability::ResourceList) {
-        return Err(SourceError::new(&url, Trouble::Nowhere(format!("it is a {other}, where a resourcelist was expected"))));
+        return Err(SourceError::new(
+            &url,
+            Trouble::Nowhere(format!("it is a {other}, where a resourcelist was expected")),
+        ));
     }
     let mut row = DocumentRow {
         id: 0,

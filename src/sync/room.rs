@@ -8,22 +8,22 @@ use crate::store::Store;
 pub(super) fn evict(writer: &mut Writer, store: &Store, limit: u64) -> Result<u64, CatalogError> {
     let readers = writer.readers();
     let mut left = writer.stored_bytes()?;
-    let mut after = (i64::MIN, 0);
+    let mut after = None;
     while left > limit {
-        let candidates = writer.evictable(500, after)?;
+        let candidates = writer.evictable(500, after.as_ref())?;
         if candidates.is_empty() {
             break;
         }
         let mut gone = Vec::new();
-        for (object, used, sha256, size, name) in candidates {
-            after = (used, object);
+        for candidate in candidates {
             if left <= limit {
                 break;
             }
-            if !readers.ask(|reader| reader.pinned(name))? {
-                left -= size.min(left);
-                gone.push((object, sha256));
+            if !readers.ask(|reader| reader.pinned(candidate.name))? {
+                left -= candidate.size.min(left);
+                gone.push((candidate.object, candidate.sha256));
             }
+            after = Some(candidate);
         }
         let transaction = writer.begin(false)?;
         for (object, _) in &gone {
@@ -33,7 +33,9 @@ pub(super) fn evict(writer: &mut Writer, store: &Store, limit: u64) -> Result<u6
         // Only after the catalog has forgotten it: a crash in between leaves a file too many, never a
         // row too many.
         for (_, sha256) in &gone {
-            store.remove(sha256).map_err(|error| CatalogError::Io { path: store.root().display().to_string(), error })?;
+            store
+                .remove(sha256)
+                .map_err(|error| CatalogError::Io { path: store.root().display().to_string(), error })?;
         }
     }
     Ok(left)

@@ -1,0 +1,157 @@
+//! What is asked of the catalog and told by it, as plain values.
+
+use std::collections::{BTreeSet, HashSet};
+
+use crate::document::Datetime;
+
+/// What a commit means for who has looked at the tree before.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    /// The inode numbers of directories whose names changed.
+    pub directories: BTreeSet<u64>,
+    /// Names that appeared, went or changed: the directory's inode number, and the name. Meaningless
+    /// if there are `too_many`.
+    pub names: HashSet<(u64, String)>,
+    /// Whether more names changed than are worth telling one by one.
+    pub too_many: bool,
+}
+
+impl Changes {
+    /// Above this number, forgetting all names is cheaper.
+    pub const MOST_NAMES: usize = 1000;
+
+    pub(super) fn name(&mut self, directory: u64, name: &str) {
+        if self.too_many {
+            return;
+        }
+        self.names.insert((directory, name.to_owned()));
+        if self.names.len() > Self::MOST_NAMES {
+            self.too_many = true;
+            self.names = HashSet::new();
+        }
+    }
+
+    /// Whether nothing changed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.directories.is_empty() && self.names.is_empty() && !self.too_many
+    }
+}
+
+/// What one entry of a list came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// A new resource.
+    Added,
+    /// A new version.
+    Updated,
+    /// As it was.
+    Unchanged,
+    /// Listed before in the same sync.
+    Repeated,
+}
+
+/// How far a set is in step with its Source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetState {
+    /// Nothing was synced yet.
+    Empty,
+    /// All that the Source lists is here.
+    Complete,
+    /// A document could not be read whole: some may be missing, nothing was deleted.
+    Partial,
+    /// A mass deletion waits to be confirmed.
+    Held,
+}
+
+impl SetState {
+    /// The name that the status shows.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Empty => "empty",
+            Self::Complete => "complete",
+            Self::Partial => "partial",
+            Self::Held => "held",
+        }
+    }
+
+    pub(super) fn from_name(name: &str) -> Self {
+        [Self::Complete, Self::Partial, Self::Held]
+            .into_iter()
+            .find(|state| state.name() == name)
+            .unwrap_or(Self::Empty)
+    }
+}
+
+/// A set of resources.
+#[derive(Clone, Debug)]
+pub struct SetRow {
+    /// Its number.
+    pub id: i64,
+    /// The URL of what describes it.
+    pub key: String,
+    /// The name of its directory, where there are several.
+    pub label: String,
+    /// The name below which its resources lie.
+    pub directory: i64,
+    /// How far it is in step.
+    pub state: SetState,
+    /// The smallest `at` of what the baseline was made from.
+    pub cursor: Option<Datetime>,
+    /// The `at` of the newest list applied.
+    pub at: Option<Datetime>,
+    /// When the last sync ended, by our clock.
+    pub synced: Option<Datetime>,
+    /// Files in the current tree.
+    pub resources: u64,
+    /// Deletions held back.
+    pub held: Option<u64>,
+}
+
+/// A document that the tree was made from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DocumentRow {
+    /// Its number.
+    pub id: i64,
+    /// Where it was had.
+    pub url: String,
+    /// Validators for the next request.
+    pub etag: Option<String>,
+    /// As the server sent it.
+    pub last_modified: Option<String>,
+    /// When its snapshot began.
+    pub at: Option<Datetime>,
+    /// Whether an index named it.
+    pub part: bool,
+    /// How many entries it has.
+    pub entries: u64,
+}
+
+/// Content that may be let go.
+#[derive(Clone, Debug)]
+pub struct Evictable {
+    /// Its number.
+    pub object: i64,
+    /// When it was last read, in nanoseconds.
+    pub used: i64,
+    /// Its name in the store.
+    pub sha256: [u8; 32],
+    /// Bytes.
+    pub size: u64,
+    /// The name of one version that has it.
+    pub name: i64,
+}
+
+/// What a sync wrote about its set.
+#[derive(Clone, Copy, Debug)]
+pub struct SyncResult {
+    /// How far the set is in step now.
+    pub state: SetState,
+    /// The smallest `at` of the documents.
+    pub cursor: Option<Datetime>,
+    /// The `at` of the list.
+    pub at: Option<Datetime>,
+    /// Deletions held back.
+    pub held: Option<u64>,
+}

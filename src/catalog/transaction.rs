@@ -1,0 +1,490 @@
+//! A step of the writer that is not yet visible.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use rusqlite::{OptionalExtension, params};
+
+use super::reader::derived_uri;
+use super::record::Record;
+use super::rows::{Changes, DocumentRow, Outcome, SyncResult};
+use super::tree::Tree;
+use super::writer::set_meta;
+use super::{CatalogError, ROOT};
+use crate::document::Datetime;
+use crate::path::{Mapper, SELF};
+
+type Result<T> = std::result::Result<T, CatalogError>;
+
+/// A set of name numbers: a bit for each, so that millions cost little.
+#[derive(Debug, Default)]
+struct Seen(Vec<u64>);
+
+impl Seen {
+    /// Adds a number; false if it was in already.
+    fn insert(&mut self, id: i64) -> bool {
+        let id = usize::try_from(id).unwrap_or(0);
+        let (word, bit) = (id / 64, 1_u64 << (id % 64));
+        if word >= self.0.len() {
+            self.0.resize((word + 1).max(self.0.len() * 2), 0);
+        }
+        let new = self.0[word] & bit == 0;
+        self.0[word] |= bit;
+        new
+    }
+
+    fn contains(&self, id: i64) -> bool {
+        let id = usize::try_from(id).unwrap_or(0);
+        self.0.get(id / 64).is_some_and(|word| word >> (id % 64) & 1 == 1)
+    }
+}
+
+/// A step that is not yet visible.
+#[derive(Debug)]
+pub struct Transaction<'w> {
+    transaction: rusqlite::Transaction<'w>,
+    mapper: &'w Mapper,
+    tree: Tree,
+    next_version: i64,
+    seen: Seen,
+    shrunk: BTreeSet<i64>,
+    media: HashMap<String, i64>,
+    resources: HashMap<i64, i64>,
+}
+
+impl<'w> Transaction<'w> {
+    pub(super) fn new(
+        transaction: rusqlite::Transaction<'w>,
+        mapper: &'w Mapper,
+        next_name: i64,
+        next_version: i64,
+    ) -> Self {
+        Self {
+            transaction,
+            mapper,
+            tree: Tree::new(next_name),
+            next_version,
+            seen: Seen::default(),
+            shrunk: BTreeSet::new(),
+            media: HashMap::new(),
+            resources: HashMap::new(),
+        }
+    }
+
+    /// The set described by `key`, made where there is none: at the root, or in the directory `label`.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn set(&mut self, key: &str, label: &str, own_directory: bool) -> Result<i64> {
+        let known: Option<i64> =
+            self.transaction.query_row("SELECT id FROM rset WHERE key = ?1", [key], |row| row.get(0)).optional()?;
+        if let Some(id) = known {
+            return Ok(id);
+        }
+        self.transaction.execute(
+            "INSERT INTO rset (key, label, directory, state) VALUES (?1, ?2, ?3, 'empty')",
+            params![key, label, ROOT],
+        )?;
+        let id = self.transaction.last_insert_rowid();
+        if own_directory {
+            let directory = self.tree.insert(&self.transaction, ROOT, label, id, None, None)?;
+            self.transaction.execute("UPDATE rset SET directory = ?2 WHERE id = ?1", [id, directory])?;
+        }
+        Ok(id)
+    }
+
+    /// Keeps what is known of a document, and returns its number.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn put_document(&self, rset: i64, document: &DocumentRow) -> Result<i64> {
+        Ok(self
+            .transaction
+            .prepare_cached(
+                "INSERT INTO document (rset, url, etag, last_modified, at, part, entries)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+                 ON CONFLICT (rset, url) DO UPDATE SET etag = excluded.etag, last_modified = excluded.last_modified,
+                     at = excluded.at, part = excluded.part, entries = excluded.entries
+                 RETURNING id",
+            )?
+            .query_row(
+                params![
+                    rset,
+                    document.url,
+                    document.etag,
+                    document.last_modified,
+                    document.at.map(Datetime::nanos),
+                    document.part,
+                    i64::try_from(document.entries).unwrap_or(i64::MAX)
+                ],
+                |row| row.get(0),
+            )?)
+    }
+
+    /// Forgets the documents of a set that are none of these.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn forget_documents(&self, rset: i64, kept: &HashSet<i64>) -> Result<()> {
+        let known: Vec<i64> = self
+            .transaction
+            .prepare_cached("SELECT id FROM document WHERE rset = ?1")?
+            .query_map([rset], |row| row.get(0))?
+            .collect::<rusqlite::Result<_>>()?;
+        for id in known.iter().filter(|id| !kept.contains(id)) {
+            self.transaction.execute("DELETE FROM document WHERE id = ?1", [id])?;
+        }
+        Ok(())
+    }
+
+    /// Brings one resource of a list into the tree. `directory` is the set's.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn upsert(&mut self, rset: i64, directory: i64, document: i64, record: &Record) -> Result<Outcome> {
+        let names = &record.path.names;
+        let Some((name, above)) = names.split_last() else { return Ok(Outcome::Repeated) };
+        let parent = self.directory(directory, above, rset)?;
+        let (parent, name, row, uri) = match Tree::row(&self.transaction, parent, name)? {
+            Some(row) if self.tree.is_live_directory(row) => {
+                (row.id, SELF, Tree::row(&self.transaction, row.id, SELF)?, Some(record.uri.as_str()))
+            }
+            row => (parent, name.as_str(), row, record.path.uri_needed.then_some(record.uri.as_str())),
+        };
+        if let Some(row) = row {
+            if !self.seen.insert(row.id) {
+                return Ok(Outcome::Repeated);
+            }
+            if let Some(version) = row.version {
+                return self.update(parent, name, row.id, version, document, record);
+            }
+        }
+        let version = self.insert_version(row.map_or(self.tree.next_name, |row| row.id), document, record, None)?;
+        match row {
+            Some(row) => {
+                self.transaction
+                    .prepare_cached("UPDATE name SET version = ?2, uri = ?3, rset = ?4 WHERE id = ?1")?
+                    .execute(params![row.id, version, uri, rset])?;
+            }
+            None => {
+                let id = self.tree.insert(&self.transaction, parent, name, rset, uri, Some(version))?;
+                self.seen.insert(id);
+            }
+        }
+        self.tree.count(&self.transaction, parent, name, 1)?;
+        *self.resources.entry(rset).or_insert(0) += 1;
+        Ok(Outcome::Added)
+    }
+
+    fn directory(&mut self, root: i64, names: &[String], rset: i64) -> Result<i64> {
+        let (transaction, mapper, seen) = (&self.transaction, self.mapper, &mut self.seen);
+        let mut was_seen = false;
+        let mut uri_of = |name: i64| {
+            was_seen = seen.contains(name);
+            let uri: Option<String> = transaction
+                .prepare_cached("SELECT uri FROM name WHERE id = ?1")?
+                .query_row([name], |row| row.get(0))?;
+            match uri {
+                Some(uri) => Ok(uri),
+                None => derived_uri(transaction, mapper, name, root),
+            }
+        };
+        let id = self.tree.directory(transaction, root, names, rset, &mut uri_of)?;
+        if was_seen && let Some(moved) = Tree::row(transaction, id, SELF)? {
+            seen.insert(moved.id);
+        }
+        Ok(id)
+    }
+
+    /// Compares a resource with its current version, and supersedes that where they differ.
+    fn update(
+        &mut self,
+        parent: i64,
+        name: &str,
+        id: i64,
+        version: i64,
+        document: i64,
+        record: &Record,
+    ) -> Result<Outcome> {
+        let hashes = (!record.hashes.is_empty()).then(|| record.hashes.to_bytes());
+        let media = self.media(record.media.as_deref())?;
+        let (same, same_bytes, listed) = self
+            .transaction
+            .prepare_cached(
+                "SELECT mtime, dated, CASE WHEN settled THEN NULL ELSE size END, hashes, media, extra, document, object
+                 FROM version WHERE id = ?1",
+            )?
+            .query_row([version], |row| {
+                let dated: u8 = row.get(1)?;
+                let same_time = dated == record.dated && (dated == 0 || row.get::<_, i64>(0)? == record.mtime.nanos());
+                let same_size = row.get::<_, Option<i64>>(2)?.map(i64::unsigned_abs) == record.size;
+                let known: Option<Vec<u8>> = row.get(3)?;
+                let same_hashes = known == hashes;
+                let same = same_time
+                    && same_size
+                    && same_hashes
+                    && row.get::<_, Option<i64>>(4)? == media
+                    && row.get::<_, Option<String>>(5)? == record.extra;
+                let same_bytes = same_size && same_hashes && (hashes.is_some() || same_time);
+                let object: Option<i64> = if same_bytes { row.get(7)? } else { None };
+                Ok((same, object, row.get::<_, i64>(6)?))
+            })?;
+        if same {
+            if listed != document {
+                self.transaction
+                    .prepare_cached("UPDATE version SET document = ?2 WHERE id = ?1")?
+                    .execute([version, document])?;
+            }
+            return Ok(Outcome::Unchanged);
+        }
+        let next = self.insert_version(id, document, record, same_bytes)?;
+        self.close(version, record.begin)?;
+        self.transaction.prepare_cached("UPDATE name SET version = ?2 WHERE id = ?1")?.execute([id, next])?;
+        self.tree.count(&self.transaction, parent, name, 0)?;
+        Ok(Outcome::Updated)
+    }
+
+    fn close(&self, version: i64, until: Datetime) -> Result<()> {
+        self.transaction
+            .prepare_cached("UPDATE version SET until = max(begin, ?2) WHERE id = ?1")?
+            .execute([version, until.nanos()])?;
+        Ok(())
+    }
+
+    fn insert_version(&mut self, name: i64, document: i64, record: &Record, object: Option<i64>) -> Result<i64> {
+        let id = self.next_version;
+        self.next_version += 1;
+        let media = self.media(record.media.as_deref())?;
+        let hashes = (!record.hashes.is_empty()).then(|| record.hashes.to_bytes());
+        let size = record.size.and_then(|size| i64::try_from(size).ok());
+        self.transaction
+            .prepare_cached(
+                "INSERT INTO version (id, name, document, begin, mtime, dated, size, settled, hashes, media, extra, object)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, COALESCE(?7, (SELECT size FROM object WHERE id = ?11)), ?7 IS NULL,
+                         ?8, ?9, ?10, ?11)",
+            )?
+            .execute(params![
+                id,
+                name,
+                document,
+                record.begin.nanos(),
+                record.mtime.nanos(),
+                record.dated,
+                size,
+                hashes,
+                media,
+                record.extra,
+                object
+            ])?;
+        Ok(id)
+    }
+
+    fn media(&mut self, media: Option<&str>) -> Result<Option<i64>> {
+        let Some(media) = media else { return Ok(None) };
+        if let Some(id) = self.media.get(media) {
+            return Ok(Some(*id));
+        }
+        self.transaction.prepare_cached("INSERT OR IGNORE INTO media (type) VALUES (?1)")?.execute([media])?;
+        let id = self
+            .transaction
+            .prepare_cached("SELECT id FROM media WHERE type = ?1")?
+            .query_row([media], |row| row.get(0))?;
+        if self.media.len() < 10_000 {
+            self.media.insert(media.to_owned(), id);
+        }
+        Ok(Some(id))
+    }
+
+    /// The number of live files of a set that no list of this step named, and that no document in
+    /// `kept`, which had not changed, holds.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn unseen(&self, rset: i64, kept: &HashSet<i64>) -> Result<u64> {
+        let mut count = 0;
+        self.each_unseen(rset, kept, |_, _, _, _| count += 1)?;
+        Ok(count)
+    }
+
+    fn each_unseen(&self, rset: i64, kept: &HashSet<i64>, mut visit: impl FnMut(i64, i64, String, i64)) -> Result<()> {
+        // Rows are visited while names are only marked; the statement ends before anything changes.
+        let mut statement = self.transaction.prepare_cached(
+            "SELECT n.id, n.parent, n.name, n.version, CASE WHEN ?2 THEN v.document END FROM name n
+             LEFT JOIN version v ON ?2 AND v.id = n.version WHERE n.rset = ?1 AND n.version IS NOT NULL",
+        )?;
+        let mut rows = statement.query(params![rset, !kept.is_empty()])?;
+        while let Some(row) = rows.next()? {
+            let id: i64 = row.get(0)?;
+            if self.seen.contains(id) || row.get::<_, Option<i64>>(4)?.is_some_and(|document| kept.contains(&document))
+            {
+                continue;
+            }
+            visit(id, row.get(1)?, row.get(2)?, row.get(3)?);
+        }
+        Ok(())
+    }
+
+    /// Takes out of the current tree what [`Transaction::unseen`] counts, as of the moment `at`.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn delete_unseen(&mut self, rset: i64, kept: &HashSet<i64>, at: Datetime) -> Result<u64> {
+        let mut gone = Vec::new();
+        self.each_unseen(rset, kept, |id, parent, name, version| gone.push((id, parent, name, version)))?;
+        for (id, parent, name, version) in &gone {
+            self.close(*version, at)?;
+            self.transaction.prepare_cached("UPDATE name SET version = NULL WHERE id = ?1")?.execute([id])?;
+            self.tree.count(&self.transaction, *parent, name, -1)?;
+            self.shrunk.insert(*parent);
+        }
+        *self.resources.entry(rset).or_insert(0) -= i64::try_from(gone.len()).unwrap_or(i64::MAX);
+        Ok(gone.len() as u64)
+    }
+
+    /// Notes how a sync of a set ended.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn finish_set(&self, rset: i64, result: &SyncResult) -> Result<()> {
+        self.transaction.execute(
+            "UPDATE rset SET state = ?2, cursor = COALESCE(?3, cursor), at = COALESCE(?4, at), synced = ?5, held = ?6
+             WHERE id = ?1",
+            params![
+                rset,
+                result.state.name(),
+                result.cursor.map(Datetime::nanos),
+                result.at.map(Datetime::nanos),
+                Datetime::now().nanos(),
+                result.held.and_then(|held| i64::try_from(held).ok())
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// Content of a version has come into the store. Its size becomes known if it was not.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn store(&self, version: i64, sha256: &[u8; 32], size: u64, verified: bool, now: Datetime) -> Result<()> {
+        let size = i64::try_from(size).unwrap_or(i64::MAX);
+        let object: i64 = self
+            .transaction
+            .prepare_cached(
+                "INSERT INTO object (sha256, size, used, verified, durable) VALUES (?1, ?2, ?3, ?4, 0)
+                 ON CONFLICT (sha256) DO UPDATE SET used = excluded.used, verified = max(verified, excluded.verified)
+                 RETURNING id",
+            )?
+            .query_row(params![sha256.as_slice(), size, now.nanos(), verified], |row| row.get(0))?;
+        self.transaction
+            .prepare_cached("UPDATE version SET object = ?2, settled = settled OR size IS NULL, size = COALESCE(size, ?3) WHERE id = ?1")?
+            .execute([version, object, size])?;
+        Ok(())
+    }
+
+    /// The size of a version has become known.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn settle_size(&self, version: i64, size: u64) -> Result<()> {
+        self.transaction
+            .prepare_cached("UPDATE version SET size = ?2, settled = 1 WHERE id = ?1 AND size IS NULL")?
+            .execute([version, i64::try_from(size).unwrap_or(i64::MAX)])?;
+        Ok(())
+    }
+
+    /// A current version turned out not to be what the Source has: a successor takes its name, with
+    /// nothing known of its size. For resources without hash and length only.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn supersede(&mut self, version: i64, now: Datetime) -> Result<()> {
+        let row: Option<(i64, i64, String)> = self
+            .transaction
+            .query_row(
+                "SELECT n.id, n.parent, n.name FROM name n WHERE n.version = ?1 AND n.id = (SELECT name FROM version WHERE id = ?1)",
+                [version],
+                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+            )
+            .optional()?;
+        let Some((id, parent, name)) = row else { return Ok(()) };
+        let next = self.next_version;
+        self.next_version += 1;
+        self.transaction.execute(
+            "INSERT INTO version (id, name, document, begin, mtime, dated, hashes, media, extra)
+             SELECT ?2, name, document, ?3, mtime, dated, hashes, media, extra FROM version WHERE id = ?1",
+            [version, next, now.nanos()],
+        )?;
+        self.close(version, now)?;
+        self.transaction.execute("UPDATE name SET version = ?2 WHERE id = ?1", [id, next])?;
+        self.tree.count(&self.transaction, parent, &name, 0)
+    }
+
+    /// Content was read just now.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn touch(&self, sha256: &[u8; 32], now: Datetime) -> Result<()> {
+        self.transaction
+            .prepare_cached("UPDATE object SET used = ?2 WHERE sha256 = ?1")?
+            .execute(params![sha256.as_slice(), now.nanos()])?;
+        Ok(())
+    }
+
+    /// Content has left the store.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn forget_object(&self, object: i64) -> Result<()> {
+        self.transaction.prepare_cached("UPDATE version SET object = NULL WHERE object = ?1")?.execute([object])?;
+        self.transaction.prepare_cached("DELETE FROM object WHERE id = ?1")?.execute([object])?;
+        Ok(())
+    }
+
+    /// The content with this digest turned out to be missing or damaged.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn forget_content(&self, sha256: &[u8; 32]) -> Result<()> {
+        let object: Option<i64> = self
+            .transaction
+            .query_row("SELECT id FROM object WHERE sha256 = ?1", [sha256.as_slice()], |row| row.get(0))
+            .optional()?;
+        object.map_or(Ok(()), |object| self.forget_object(object))
+    }
+
+    /// All content of now is known to have reached the disk.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn all_durable(&self) -> Result<()> {
+        self.transaction.execute("UPDATE object SET durable = 1 WHERE durable = 0", [])?;
+        Ok(())
+    }
+
+    /// Keeps the content of a name and of all below it.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn pin(&self, name: i64) -> Result<()> {
+        self.transaction.execute("INSERT OR IGNORE INTO pin (name) VALUES (?1)", [name])?;
+        Ok(())
+    }
+
+    /// Makes the step visible, whole, and returns what it means for who has looked before.
+    ///
+    /// # Errors
+    /// If SQLite fails; then nothing has changed.
+    pub fn commit(mut self) -> Result<Changes> {
+        let now = Datetime::now().nanos();
+        self.tree.settle(&self.transaction, now)?;
+        let shrunk = std::mem::take(&mut self.shrunk);
+        self.tree.collapse(&self.transaction, &shrunk)?;
+        self.tree.settle(&self.transaction, now)?;
+        for (rset, delta) in &self.resources {
+            self.transaction.execute("UPDATE rset SET resources = resources + ?2 WHERE id = ?1", [rset, delta])?;
+        }
+        set_meta(&self.transaction, "next_name", &self.tree.next_name.to_string())?;
+        set_meta(&self.transaction, "next_version", &self.next_version.to_string())?;
+        self.transaction.commit()?;
+        Ok(self.tree.changes)
+    }
+}
