@@ -1,6 +1,6 @@
 //! A step of the writer that is not yet visible.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use rusqlite::{OptionalExtension, params};
 
@@ -46,7 +46,6 @@ pub struct Transaction<'w> {
     tree: Tree,
     next_version: i64,
     seen: Seen,
-    shrunk: BTreeSet<i64>,
     media: HashMap<String, i64>,
     resources: HashMap<i64, i64>,
 }
@@ -64,7 +63,6 @@ impl<'w> Transaction<'w> {
             tree: Tree::new(next_name),
             next_version,
             seen: Seen::default(),
-            shrunk: BTreeSet::new(),
             media: HashMap::new(),
             resources: HashMap::new(),
         }
@@ -176,10 +174,8 @@ impl<'w> Transaction<'w> {
     }
 
     fn directory(&mut self, root: i64, names: &[String], rset: i64) -> Result<i64> {
-        let (transaction, mapper, seen) = (&self.transaction, self.mapper, &mut self.seen);
-        let mut was_seen = false;
+        let (transaction, mapper) = (&self.transaction, self.mapper);
         let mut uri_of = |name: i64| {
-            was_seen = seen.contains(name);
             let uri: Option<String> = transaction
                 .prepare_cached("SELECT uri FROM name WHERE id = ?1")?
                 .query_row([name], |row| row.get(0))?;
@@ -189,8 +185,10 @@ impl<'w> Transaction<'w> {
             }
         };
         let id = self.tree.directory(transaction, root, names, rset, &mut uri_of)?;
-        if was_seen && let Some(moved) = Tree::row(transaction, id, SELF)? {
-            seen.insert(moved.id);
+        for (before, after) in self.tree.moved.drain(..) {
+            if self.seen.contains(before) {
+                self.seen.insert(after);
+            }
         }
         Ok(id)
     }
@@ -323,6 +321,22 @@ impl<'w> Transaction<'w> {
         Ok(())
     }
 
+    /// What [`Transaction::unseen`] counts stays, but is no longer said to be in the document that
+    /// listed it last: that was read, and does not list it any more. When all documents of the set
+    /// have been read whole, it goes.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn disown_unseen(&self, rset: i64, kept: &HashSet<i64>) -> Result<()> {
+        let mut versions = Vec::new();
+        self.each_unseen(rset, kept, |_, _, _, version| versions.push(version))?;
+        let mut statement = self.transaction.prepare_cached("UPDATE version SET document = 0 WHERE id = ?1")?;
+        for version in versions {
+            statement.execute([version])?;
+        }
+        Ok(())
+    }
+
     /// Takes out of the current tree what [`Transaction::unseen`] counts, as of the moment `at`.
     ///
     /// # Errors
@@ -334,7 +348,6 @@ impl<'w> Transaction<'w> {
             self.close(*version, at)?;
             self.transaction.prepare_cached("UPDATE name SET version = NULL WHERE id = ?1")?.execute([id])?;
             self.tree.count(&self.transaction, *parent, name, -1)?;
-            self.shrunk.insert(*parent);
         }
         *self.resources.entry(rset).or_insert(0) -= i64::try_from(gone.len()).unwrap_or(i64::MAX);
         Ok(gone.len() as u64)
@@ -476,8 +489,7 @@ impl<'w> Transaction<'w> {
     pub fn commit(mut self) -> Result<Changes> {
         let now = Datetime::now().nanos();
         self.tree.settle(&self.transaction, now)?;
-        let shrunk = std::mem::take(&mut self.shrunk);
-        self.tree.collapse(&self.transaction, &shrunk)?;
+        self.tree.collapse(&self.transaction)?;
         self.tree.settle(&self.transaction, now)?;
         for (rset, delta) in &self.resources {
             self.transaction.execute("UPDATE rset SET resources = resources + ?2 WHERE id = ?1", [rset, delta])?;

@@ -27,6 +27,10 @@ pub(super) struct Tree {
     /// The directories of the last path, below the directory given first.
     chain: Vec<(String, i64)>,
     chain_root: i64,
+    /// Directories that a name went from: `@self` may be all that is left in them.
+    shrunk: BTreeSet<i64>,
+    /// Files that moved into a directory of their own name: their old and their new numbers.
+    pub(super) moved: Vec<(i64, i64)>,
     pub(super) next_name: i64,
     pub(super) changes: Changes,
 }
@@ -130,12 +134,16 @@ impl Tree {
             None => self.insert(connection, id, SELF, rset, Some(uri), Some(version))?,
         };
         connection.prepare_cached("UPDATE version SET name = ?2 WHERE id = ?1")?.execute([version, moved])?;
+        self.moved.push((id, moved));
         self.count(connection, id, SELF, 1)
     }
 
     /// A live name appeared in (+1), went from (-1), or changed in (0) a directory.
     pub(super) fn count(&mut self, connection: &Connection, directory: i64, name: &str, delta: i64) -> Result<()> {
         *self.deltas.entry(directory).or_insert(0) += delta;
+        if delta < 0 {
+            self.shrunk.insert(directory);
+        }
         self.changes.name(directory_ino(directory), name);
         if self.deltas.len() > MOST_DELTAS {
             self.settle(connection, 0)?;
@@ -156,6 +164,9 @@ impl Tree {
                 let appeared = i64::from(live > 0) - i64::from(live - delta > 0);
                 if appeared != 0 && directory != ROOT {
                     *self.deltas.entry(parent).or_insert(0) += appeared;
+                    if appeared < 0 {
+                        self.shrunk.insert(parent);
+                    }
                     self.changes.name(directory_ino(parent), &name);
                 }
             }
@@ -165,8 +176,8 @@ impl Tree {
 
     /// Directories of this transaction in which nothing but `@self` is left: their resource is a
     /// prefix of no other any more, and takes the directory's own name again.
-    pub(super) fn collapse(&mut self, connection: &Connection, shrunk: &BTreeSet<i64>) -> Result<()> {
-        for &directory in shrunk {
+    pub(super) fn collapse(&mut self, connection: &Connection) -> Result<()> {
+        for directory in std::mem::take(&mut self.shrunk) {
             let lone: Option<(i64, i64, Option<String>, i64)> = connection
                 .prepare_cached(
                     "SELECT s.id, s.version, s.uri, s.rset FROM name s

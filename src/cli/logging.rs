@@ -11,7 +11,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 pub(super) const LEVEL: &str = "RESOURCESYNC_LOG";
 
 fn filter() -> EnvFilter {
-    EnvFilter::try_from_env(LEVEL).unwrap_or_else(|_| EnvFilter::new("resourcesync=info,warn"))
+    EnvFilter::try_from_env(LEVEL).unwrap_or_else(|_| EnvFilter::new("warn,resourcesync=info,fuser=error"))
 }
 
 /// To stderr, for what runs in the foreground.

@@ -164,7 +164,7 @@ impl Hashes {
     }
 
     /// The digests, weakest algorithm first.
-    pub fn iter(&self) -> impl Iterator<Item = &Digest> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Digest> {
         self.0.iter()
     }
 

@@ -205,7 +205,11 @@ impl Client {
 
     fn checked(&self, url: &str) -> Result<Url> {
         let bad = |why: String| SourceError::new(url, Trouble::BadUrl(why));
-        let parsed = Url::parse(url).map_err(|error| bad(error.to_string()))?;
+        if has_dot_segment(url) {
+            return Err(bad("its path has a . or .. segment, which would be resolved on the way".to_owned()));
+        }
+        // WHATWG takes a backslash for a slash; here it is a character like others.
+        let parsed = Url::parse(&url.replace('\\', "%5C")).map_err(|error| bad(error.to_string()))?;
         if !matches!(parsed.scheme(), "http" | "https") {
             return Err(bad(format!("{} is neither http nor https", parsed.scheme())));
         }
@@ -424,6 +428,13 @@ impl Answer {
         }
         Ok(body)
     }
+}
+
+/// Whether a path segment is `.` or `..`, in any spelling.
+fn has_dot_segment(url: &str) -> bool {
+    let path = url.split(['?', '#']).next().unwrap_or_default();
+    let dots = |segment: &str| matches!(segment.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | "..");
+    path.split(['/', '\\']).skip(3).any(dots)
 }
 
 fn millis(duration: Duration) -> u64 {

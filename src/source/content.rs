@@ -138,7 +138,7 @@ impl Hasher {
     }
 }
 
-/// Holds bytes to what the Source lists of them: its length, and each of its hashes.
+/// Holds bytes to what the Source lists of them: its length, and each of its hashes, strongest first.
 ///
 /// # Errors
 /// With what differs.
@@ -146,7 +146,7 @@ pub fn verify(sums: &Sums, expected: &Expected) -> Result<(), Trouble> {
     if let Some(length) = expected.length.filter(|length| *length != sums.length) {
         return Err(Trouble::WrongLength { got: sums.length, expected: length });
     }
-    for listed in expected.hashes.iter() {
+    for listed in expected.hashes.iter().rev() {
         if let Some(found) = sums.hashes.get(listed.algorithm()).filter(|found| *found != listed) {
             let hexadecimal = |digest: &Digest| digest.to_string().split_once(':').map(|(_, hex)| hex.to_owned());
             return Err(Trouble::WrongHash {

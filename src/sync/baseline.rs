@@ -189,11 +189,14 @@ fn apply(
     let gone_documents = known.iter().any(|row| !current.contains(&row.id));
     if !lists.failed.is_empty() {
         // What could not be asked for still stands.
-        kept.extend(known.iter().map(|row| row.id));
-        current.extend(known.iter().map(|row| row.id));
+        let silent = known.iter().map(|row| row.id).filter(|id| !current.contains(id)).collect::<Vec<_>>();
+        kept.extend(&silent);
+        current.extend(&silent);
     }
     let mut held = None;
-    if complete && (read_some || gone_documents) {
+    // Where everything that is listed is known to stand in a document that did not change, nothing goes.
+    let doubtful = read_some || gone_documents || set.state != SetState::Complete;
+    if complete && doubtful {
         let unseen = transaction.unseen(set.id, &kept)?;
         if unseen * 2 > set.resources && set.held.is_none() {
             held = Some(unseen);
@@ -206,13 +209,14 @@ fn apply(
             summary.deleted = transaction.delete_unseen(set.id, &kept, cursor.unwrap_or_else(Datetime::now))?;
         }
     }
-    if held.is_none() {
-        // Only now may a later sync take them as read: until then they are read again.
-        for row in &whole_documents {
-            transaction.put_document(set.id, row)?;
-        }
-        transaction.forget_documents(set.id, &current)?;
+    if !complete || held.is_some() {
+        transaction.disown_unseen(set.id, &kept)?;
     }
+    // Documents that were not read whole have no validators: they are read again.
+    for row in &whole_documents {
+        transaction.put_document(set.id, row)?;
+    }
+    transaction.forget_documents(set.id, &current)?;
     summary.partial = !complete;
     let state = match (held, complete) {
         (Some(_), _) => SetState::Held,

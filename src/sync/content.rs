@@ -176,7 +176,17 @@ impl Contents {
     }
 
     fn row(&self, version: i64) -> Result<Option<VersionRow>, Failure> {
-        self.readers.ask(|reader| reader.version(version)).map_err(|error| self.failed(version, error.to_string()))
+        // Before the catalog is asked: what is pending then may be in the catalog a moment later.
+        let pending = self.ledger.pending_size(version);
+        let found = self.readers.ask(|reader| reader.version(version));
+        let mut row = found.map_err(|error| self.failed(version, error.to_string()))?;
+        if let Some(row) = row.as_mut()
+            && let Some(size) = pending.filter(|_| row.size.is_none())
+        {
+            row.size = Some(size);
+            row.settled = true;
+        }
+        Ok(row)
     }
 
     /// Notes a failure where people look for it.

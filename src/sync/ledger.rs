@@ -4,7 +4,7 @@
 //! many at a time, while readers already see them in [`Ledger::pending`]; so a long step of a sync
 //! makes nobody wait who only wants to read.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -43,6 +43,7 @@ struct Inner {
     writer: Arc<Mutex<Writer>>,
     facts: mpsc::UnboundedSender<Fact>,
     pending: Mutex<HashMap<i64, Content>>,
+    sizes: Mutex<HashMap<i64, u64>>,
     announce: mpsc::UnboundedSender<Changes>,
     stored: AtomicU64,
     cache_size: Option<u64>,
@@ -66,6 +67,7 @@ impl Ledger {
             writer: Arc::new(Mutex::new(writer)),
             facts,
             pending: Mutex::new(HashMap::new()),
+            sizes: Mutex::new(HashMap::new()),
             announce,
             stored,
             cache_size,
@@ -131,8 +133,14 @@ impl Ledger {
         self.0.pending.lock().unwrap_or_else(PoisonError::into_inner).get(&version).copied()
     }
 
+    /// A size that became known and is not in the catalog yet.
+    pub(super) fn pending_size(&self, version: i64) -> Option<u64> {
+        self.0.sizes.lock().unwrap_or_else(PoisonError::into_inner).get(&version).copied()
+    }
+
     /// The size of a version has become known.
     pub(super) fn size(&self, version: i64, size: u64) {
+        self.0.sizes.lock().unwrap_or_else(PoisonError::into_inner).insert(version, size);
         self.tell(Fact::Size(version, size));
     }
 
@@ -215,14 +223,18 @@ async fn keep(ledger: std::sync::Weak<Inner>, mut incoming: mpsc::UnboundedRecei
 }
 
 async fn write_batch(ledger: &Ledger, batch: Vec<Fact>) {
-    let mut versions = Vec::new();
+    let (mut versions, mut sized) = (HashSet::new(), HashSet::new());
     let mut closing = Vec::new();
     let mut facts = Vec::new();
     for fact in batch {
         match fact {
             Fact::Close(done) => closing.push(done),
             Fact::Stored(version, _) => {
-                versions.push(version);
+                versions.insert(version);
+                facts.push(fact);
+            }
+            Fact::Size(version, _) => {
+                sized.insert(version);
                 facts.push(fact);
             }
             _ => facts.push(fact),
@@ -252,9 +264,11 @@ async fn write_batch(ledger: &Ledger, batch: Vec<Fact>) {
     }
     {
         let mut pending = ledger.0.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        versions.iter().for_each(|version| {
-            pending.remove(version);
-        });
+        pending.retain(|version, _| !versions.contains(version));
+    }
+    {
+        let mut sizes = ledger.0.sizes.lock().unwrap_or_else(PoisonError::into_inner);
+        sizes.retain(|version, _| !sized.contains(version));
     }
     if let Some(limit) = ledger.0.cache_size
         && ledger.stored_bytes() > limit

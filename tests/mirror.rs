@@ -1,0 +1,93 @@
+//! The main job: 20,000 resources behind nginx, read in every way, then without the server.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics has failed")]
+
+mod support;
+
+use std::fs;
+use std::io::Write as _;
+
+use support::nginx::Nginx;
+use support::{Mirror, bytes, capability, document, entry_of, index, output, resource_list, scramble, shell};
+
+/// Writes a Source of `count` resources in directories of a thousand, its list in parts of 8,000; the
+/// resources lie in `htdocs/data`, and beside it a file for `sha256sum -c`.
+fn source(nginx: &Nginx, count: u64) {
+    let root = nginx.root();
+    let mut sums = fs::File::create(root.join("SHA256SUMS")).unwrap();
+    let mut parts = vec![String::new()];
+    for number in 0..count {
+        let path = format!("data/{:02}/{number:05}.bin", number / 1000);
+        let length = 200 + usize::try_from(scramble(number) % 6000).unwrap();
+        let content = bytes(number, length);
+        fs::create_dir_all(root.join(&path).parent().unwrap()).unwrap();
+        fs::write(root.join(&path), &content).unwrap();
+        writeln!(sums, "{}  {path}", support::sha256(&content)).unwrap();
+        if number > 0 && number % 8000 == 0 {
+            parts.push(String::new());
+        }
+        parts.last_mut().unwrap().push_str(&entry_of(&nginx.url(&format!("/{path}")), &content));
+    }
+    let at = "2026-01-02T03:04:05Z";
+    let mut urls = Vec::new();
+    for (number, entries) in parts.iter().enumerate() {
+        fs::write(root.join(format!("part{number}.xml")), resource_list(at, entries)).unwrap();
+        urls.push(nginx.url(&format!("/part{number}.xml")));
+    }
+    fs::write(root.join("resourcelist.xml"), index("resourcelist", &format!("at=\"{at}\""), &urls)).unwrap();
+    let list = capability(&nginx.url("/resourcelist.xml"), "resourcelist");
+    fs::write(root.join("capabilitylist.xml"), document("capabilitylist", "", "", &list)).unwrap();
+    fs::create_dir(root.join(".well-known")).unwrap();
+    let sets = capability(&nginx.url("/capabilitylist.xml"), "capabilitylist");
+    fs::write(root.join(".well-known/resourcesync"), document("description", "", "", &sets)).unwrap();
+}
+
+/// `diff -r`, `tar`, `rsync -c`, `sha256sum -c`, and eight readers at once.
+fn everything_agrees(nginx: &Nginx, mirror: &Mirror) {
+    let (mount, served) = (mirror.directory.display(), nginx.root().display());
+    assert_eq!(shell(&format!("diff -r {mount}/data {served}/data")), "");
+    let (ours, theirs) = (
+        shell(&format!("cd {mount} && tar cf - --sort=name --owner=0 --mtime=@0 --mode=0444 data | sha256sum")),
+        shell(&format!("cd {served} && tar cf - --sort=name --owner=0 --mtime=@0 --mode=0444 data | sha256sum")),
+    );
+    assert_eq!(ours, theirs, "tar");
+    let differing = shell(&format!("rsync -rcn --out-format=%n {mount}/data/ {served}/data/"));
+    assert_eq!(differing.trim(), "", "rsync -c");
+    shell(&format!("cd {mount} && sha256sum -c --quiet {served}/SHA256SUMS"));
+    shell(&format!(
+        "cd {mount} && for reader in 1 2 3 4 5 6 7 8; do (sha256sum -c --quiet {served}/SHA256SUMS) & readers=\"${{readers:-}} $!\"; done; \
+         for reader in $readers; do wait $reader; done"
+    ));
+}
+
+#[test]
+fn twenty_thousand_resources_agree_with_and_without_the_server() {
+    support::require(&["nginx", "rsync"]);
+    let mut nginx = Nginx::prepare();
+    source(&nginx, 20_000);
+    nginx.start();
+    let mirror = Mirror::mount(&nginx.url("/"), "");
+    assert_eq!(mirror.status()["resources"], 20_000);
+    everything_agrees(&nginx, &mirror);
+    let fetched = nginx.log().iter().filter(|path| path.starts_with("/data/")).count();
+    assert_eq!(fetched, 20_000, "each resource is fetched once, however many read it");
+    nginx.stop();
+    everything_agrees(&nginx, &mirror);
+    mirror.remount();
+    everything_agrees(&nginx, &mirror);
+}
+
+#[test]
+fn a_complete_mirror_reads_without_having_been_read() {
+    support::require(&["nginx", "rsync"]);
+    let mut nginx = Nginx::prepare();
+    source(&nginx, 20_000);
+    nginx.start();
+    let mirror = Mirror::mount(&nginx.url("/"), "content=all");
+    let status = mirror.wait("all content", |status| status["cached"]["resources"] == 20_000);
+    assert_eq!(status["error_count"], 0);
+    let shown = output(&["status", &mirror.directory.to_string_lossy()]);
+    assert!(shown.contains("20,000, 20,000 cached"), "{shown}");
+    nginx.stop();
+    everything_agrees(&nginx, &mirror);
+}

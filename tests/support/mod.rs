@@ -1,0 +1,280 @@
+//! What the tests stand on: a Source on disk, servers, and mounts that go away by themselves.
+
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
+
+pub mod nginx;
+pub mod server;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use md5::Md5;
+use sha2::{Digest as _, Sha256};
+
+/// The program under test.
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_resourcesync");
+
+/// Fails loudly where this machine cannot mount or lacks a program that tests need.
+pub fn require(programs: &[&str]) {
+    assert!(Path::new("/dev/fuse").exists(), "there is no /dev/fuse: these tests mount; run scripts/test-deps");
+    for program in programs {
+        let found = ["/usr/sbin", "/sbin", "/usr/bin", "/bin", "/usr/local/bin"]
+            .iter()
+            .any(|folder| Path::new(folder).join(program).exists());
+        assert!(found, "{program} is missing; run scripts/test-deps");
+    }
+}
+
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+}
+
+pub fn sha256(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+pub fn md5(bytes: &[u8]) -> String {
+    hex(&Md5::digest(bytes))
+}
+
+/// A ResourceSync document.
+pub fn document(capability: &str, attributes: &str, links: &str, entries: &str) -> String {
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
+         <urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" xmlns:rs=\"http://www.openarchives.org/rs/terms/\">\n\
+         {links}<rs:md capability=\"{capability}\" {attributes}/>\n{entries}</urlset>\n"
+    )
+}
+
+/// An index of such documents.
+pub fn index(capability: &str, attributes: &str, locations: &[String]) -> String {
+    let entries: String = locations.iter().map(|loc| format!("<sitemap><loc>{loc}</loc></sitemap>\n")).collect();
+    document(capability, attributes, "", &entries).replace("urlset", "sitemapindex")
+}
+
+/// An entry with attributes of its `rs:md` as given.
+pub fn entry(loc: &str, md: &str) -> String {
+    let loc = loc.replace('&', "&amp;").replace('<', "&lt;");
+    format!("<url><loc>{loc}</loc><rs:md {md}/></url>\n")
+}
+
+/// An entry that says of these bytes what can be said.
+pub fn entry_of(loc: &str, bytes: &[u8]) -> String {
+    entry(loc, &format!("hash=\"md5:{} sha-256:{}\" length=\"{}\"", md5(bytes), sha256(bytes), bytes.len()))
+}
+
+/// An entry of a Source Description or Capability List.
+pub fn capability(loc: &str, capability: &str) -> String {
+    entry(loc, &format!("capability=\"{capability}\""))
+}
+
+pub fn resource_list(at: &str, entries: &str) -> String {
+    document("resourcelist", &format!("at=\"{at}\""), "", entries)
+}
+
+/// Numbers that look random; the same for the same seed.
+pub fn scramble(seed: u64) -> u64 {
+    let mut value = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ value >> 31
+}
+
+pub fn bytes(seed: u64, length: usize) -> Vec<u8> {
+    let mut bytes: Vec<u8> =
+        (0..length as u64 / 8 + 1).flat_map(|at| scramble(seed << 32 | at).to_le_bytes()).collect();
+    bytes.truncate(length);
+    bytes
+}
+
+/// A mount of the program under test. Dropping it unmounts.
+pub struct Mirror {
+    pub directory: PathBuf,
+    pub cache: PathBuf,
+    folder: tempfile::TempDir,
+    source: String,
+    options: String,
+}
+
+impl Mirror {
+    /// Mounts a Source; panics with the program's own words where it does not.
+    pub fn mount(source: &str, options: &str) -> Self {
+        let mirror = Self::prepare(source, options);
+        let output = mirror.try_mount();
+        assert!(output.status.success(), "mount: {}", text(&output));
+        mirror
+    }
+
+    /// A directory and a cache, not mounted yet.
+    pub fn prepare(source: &str, options: &str) -> Self {
+        require(&[]);
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let (directory, cache) = (folder.path().join("mirror"), folder.path().join("cache"));
+        fs::create_dir(&directory).expect("a directory");
+        let directory = directory.canonicalize().expect("its path");
+        Self { directory, cache, folder, source: source.to_owned(), options: options.to_owned() }
+    }
+
+    pub fn try_mount(&self) -> Output {
+        let options = match self.options.as_str() {
+            "" => format!("cache={}", self.cache.display()),
+            more => format!("cache={},{more}", self.cache.display()),
+        };
+        run(&["mount", &self.source, &self.directory.to_string_lossy(), "-o", &options])
+    }
+
+    pub fn set_options(&mut self, options: &str) {
+        options.clone_into(&mut self.options);
+    }
+
+    pub fn path(&self, below: &str) -> PathBuf {
+        self.directory.join(below)
+    }
+
+    pub fn read(&self, below: &str) -> std::io::Result<Vec<u8>> {
+        fs::read(self.path(below))
+    }
+
+    /// Unmounts, and waits until the daemon has let go of its cache.
+    pub fn unmount(&self) {
+        let output = Command::new("umount").arg(&self.directory).output().expect("umount");
+        assert!(output.status.success(), "umount: {}", text(&output));
+        self.wait_for_end();
+    }
+
+    pub fn wait_for_end(&self) {
+        let began = Instant::now();
+        while self.daemon().is_some() {
+            assert!(began.elapsed() < Duration::from_secs(20), "the daemon does not end");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    pub fn remount(&self) {
+        self.unmount();
+        let output = self.try_mount();
+        assert!(output.status.success(), "mount: {}", text(&output));
+    }
+
+    /// The daemon of this mount, found by its command line.
+    pub fn daemon(&self) -> Option<u32> {
+        let directory = self.directory.to_string_lossy().into_owned();
+        fs::read_dir("/proc").ok()?.flatten().find_map(|process| {
+            let number: u32 = process.file_name().to_str()?.parse().ok()?;
+            let line = fs::read(process.path().join("cmdline")).ok()?;
+            let words: Vec<_> = line.split(|byte| *byte == 0).collect();
+            let ours = words.first() == Some(&&b"resourcesync"[..]) && words.contains(&&b"--daemon"[..]);
+            (ours && words.contains(&directory.as_bytes())).then_some(number)
+        })
+    }
+
+    pub fn kill(&self) {
+        let daemon = self.daemon().expect("a daemon to kill");
+        let output = Command::new("kill").args(["-9", &daemon.to_string()]).output().expect("kill");
+        assert!(output.status.success(), "kill: {}", text(&output));
+        self.wait_for_end();
+    }
+
+    pub fn status(&self) -> serde_json::Value {
+        let text = fs::read(self.path(".resourcesync/status.json")).expect("the status");
+        serde_json::from_slice(&text).expect("JSON")
+    }
+
+    /// Waits until the status says so.
+    pub fn wait(&self, what: &str, said: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
+        let began = Instant::now();
+        loop {
+            let status = self.status();
+            if said(&status) {
+                return status;
+            }
+            assert!(began.elapsed() < Duration::from_secs(60), "{what} does not come: {status:#}");
+            std::thread::sleep(Duration::from_millis(30));
+        }
+    }
+
+    pub fn refresh(&self) -> Output {
+        run(&["refresh", &self.directory.to_string_lossy()])
+    }
+
+    /// All errors that the status knows, in one text.
+    pub fn errors(&self) -> String {
+        self.status()["errors"].to_string()
+    }
+
+    /// The paths of all files below, in order.
+    pub fn files(&self) -> Vec<String> {
+        files(&self.directory)
+    }
+}
+
+impl Drop for Mirror {
+    fn drop(&mut self) {
+        // Whatever state it is in; errors say that it is gone already.
+        let _ = Command::new("umount").arg("-l").arg(&self.directory).output();
+        let began = Instant::now();
+        while self.daemon().is_some() && began.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        if let Some(daemon) = self.daemon() {
+            let _ = Command::new("kill").args(["-9", &daemon.to_string()]).output();
+        }
+        if std::thread::panicking()
+            && let Ok(log) = fs::read_to_string(self.cache.join("log"))
+        {
+            eprintln!("--- the daemon's log\n{log}---");
+        }
+    }
+}
+
+/// The paths of all files below a directory, in order.
+pub fn files(root: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut left = vec![root.to_owned()];
+    while let Some(folder) = left.pop() {
+        for item in fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display())) {
+            let item = item.expect("an entry");
+            if item.file_type().expect("its type").is_dir() {
+                left.push(item.path());
+            } else {
+                let path = item.path();
+                found.push(path.strip_prefix(root).expect("below").to_string_lossy().into_owned());
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Runs the program under test.
+pub fn run(arguments: &[&str]) -> Output {
+    Command::new(PROGRAM).args(arguments).env("NO_COLOR", "1").output().expect("the program runs")
+}
+
+/// Runs the program under test, which must succeed, and returns what it prints.
+pub fn output(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output));
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+pub fn text(output: &Output) -> String {
+    format!("{} {}{}", output.status, String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// Runs a shell command, which must succeed, and returns what it prints.
+pub fn shell(command: &str) -> String {
+    let output = Command::new("bash").args(["-euo", "pipefail", "-c", command]).output().expect("bash");
+    assert!(output.status.success(), "{command}\n{}", text(&output));
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+/// The value of an extended attribute.
+pub fn xattr(path: &Path, name: &str) -> Option<String> {
+    let mut buffer = vec![0; 65_536];
+    let length = rustix::fs::getxattr(path, name, &mut buffer).ok()?;
+    buffer.truncate(length);
+    String::from_utf8(buffer).ok()
+}
