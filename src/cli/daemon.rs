@@ -253,6 +253,9 @@ fn mount(task: &Task, engine: &Arc<Engine>, resources: u64) -> Result<Session<Fi
             _ if !std::path::Path::new("/dev/fuse").exists() => {
                 format!("{directory}: /dev/fuse is missing; load the kernel module: modprobe fuse")
             }
+            _ if std::fs::File::open("/dev/fuse").is_err() => {
+                format!("{directory}: /dev/fuse may not be opened; as root: chmod 666 /dev/fuse")
+            }
             _ if !root => {
                 format!("{directory}: {error}; without root, fusermount3 is needed (Debian: apt install fuse3)")
             }

@@ -73,9 +73,10 @@ pub(super) fn run_daemon(asked: &Mount) -> Done {
 /// The directory's own path, without symbolic links; a dead mount of ours on it is taken away.
 fn prepare(directory: &Path) -> Result<PathBuf, Stop> {
     let path = std::path::absolute(directory).map_err(failed)?;
-    let found = match path.canonicalize() {
-        Ok(found) if found.is_dir() => found,
-        Ok(_) => return Err(failed(format_args!("{} is not a directory", directory.display()))),
+    let looked = path.canonicalize().and_then(|found| Ok((found.metadata()?.is_dir(), found)));
+    let found = match looked {
+        Ok((true, found)) => found,
+        Ok((false, _)) => return Err(failed(format_args!("{} is not a directory", directory.display()))),
         Err(error) if is_dead(&error) => match (path.parent().map(Path::canonicalize), path.file_name()) {
             (Some(Ok(parent)), Some(name)) => parent.join(name),
             _ => path,
