@@ -10,7 +10,7 @@
 //! the `verify` option allows; that many readers of one version make one request; that it can be
 //! stopped at any moment and goes on from there.
 //!
-//! **Never knows** FUSE: it announces [`Changes`](crate::catalog::Changes) and answers with files.
+//! **Never knows** FUSE: it announces [`Changes`] and answers with files.
 //!
 //! Locks, in the order in which they may be taken together: a sync's turn, the writer. All others are
 //! held for a look or an assignment, and never while one waits for anything.

@@ -430,6 +430,15 @@ mod tests {
     }
 
     #[test]
+    fn the_readme_has_every_option() {
+        let readme = include_str!("../../README.md");
+        for Definition { usage, default, help } in DEFINITIONS {
+            let row = format!("| `{}` | {default} | {help} |", usage.replace('|', "\\|"));
+            assert!(readme.contains(&row), "README.md lacks: {row}");
+        }
+    }
+
+    #[test]
     fn a_cache_is_one_source_s() {
         let options = Options::default();
         let one = options.cache_for("https://a.example/");
