@@ -89,6 +89,14 @@ pub enum CatalogError {
     /// SQLite said no: the disk is full, the file is damaged, and so on.
     #[error("catalog: {0}")]
     Sqlite(#[from] rusqlite::Error),
+    /// The database is damaged.
+    #[error("{path} is damaged ({error}); remove the cache directory, and it will be made anew from the Source")]
+    Damaged {
+        /// The database.
+        path: String,
+        /// What SQLite says.
+        error: String,
+    },
     /// The file system said no.
     #[error("{path}: {error}")]
     Io {

@@ -159,6 +159,18 @@ impl Store {
         self.root.join("partial").join(format!("{version}.json"))
     }
 
+    /// The versions of which a part was fetched.
+    ///
+    /// # Errors
+    /// If the directory cannot be read.
+    pub fn partials(&self) -> io::Result<Vec<i64>> {
+        let mut versions = Vec::new();
+        for file in fs::read_dir(self.root.join("partial"))? {
+            versions.extend(file?.path().file_stem().and_then(|stem| stem.to_str()?.parse::<i64>().ok()));
+        }
+        Ok(versions)
+    }
+
     /// Forgets what was fetched so far of a version.
     ///
     /// # Errors

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 
 use crate::catalog::{CatalogError, Changes, Pool, SetRow, Writer};
@@ -45,6 +45,8 @@ use ledger::Ledger;
 
 /// When to try again what failed because the Source was away.
 const AGAIN: Duration = Duration::from_secs(60);
+/// The longest wait between such tries.
+const AT_LAST: Duration = Duration::from_secs(3600);
 
 /// How strictly bytes are held to what the Source lists of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -152,6 +154,8 @@ pub struct Engine {
     contents: Arc<Contents>,
     turn: tokio::sync::Mutex<()>,
     poll: watch::Sender<Option<Duration>>,
+    /// A sync has ended.
+    synced: Notify,
 }
 
 impl Engine {
@@ -183,9 +187,11 @@ impl Engine {
         let readers = Arc::new(writer.readers());
         let cache_size = config.cache_size.filter(|_| !config.content_all);
         let ledger = Ledger::open(writer, Arc::clone(&store), Arc::clone(&status), announce, cache_size)?;
+        content::tidy(&store, &readers).map_err(SyncError::Cache)?;
         let contents = Contents::new(&config, &client, &store, &readers, &ledger, &status);
         Ok(Arc::new(Self {
             poll: watch::Sender::new(config.poll),
+            synced: Notify::new(),
             config,
             client,
             store,
@@ -260,6 +266,7 @@ impl Engine {
         let result = baseline::sync(self, found).await;
         let away = matches!(&result, Err(error) if error.is_away());
         self.status.ended(away, result.is_ok());
+        self.synced.notify_one();
         match &result {
             Ok(summary) => tracing::info!(?summary, "synced"),
             Err(error) => self.status.error(&format!("sync failed: {error}")),
@@ -283,18 +290,13 @@ impl Engine {
         }
     }
 
-    /// Syncs as often as `poll` says and, with `content=all`, fetches what is missing after each sync.
-    /// Runs until it is dropped. `first` says whether a first sync is due at once.
-    pub async fn follow(self: &Arc<Self>, first: bool) {
+    /// Syncs as often as `poll` says and, with `content=all`, fetches what is missing after each sync,
+    /// whoever asked for it. Runs until it is dropped.
+    pub async fn follow(self: &Arc<Self>) {
         let mut poll = self.poll.subscribe();
         let mut last = Instant::now();
-        let mut due = first;
+        let mut retry = AGAIN;
         loop {
-            if due {
-                // The error is in the status.
-                let _ = self.sync(None).await;
-                last = Instant::now();
-            }
             let left = match self.fetch_ahead().await {
                 Ok(left) => left,
                 Err(error) => {
@@ -304,19 +306,26 @@ impl Engine {
             };
             let every = if self.status.away() { Some(AGAIN) } else { *poll.borrow_and_update() };
             let next = every.filter(|_| !self.config.offline).map(|every| last + every);
-            // What could not be fetched ahead is tried again sooner than the lists are.
-            let wake = next.into_iter().chain((left > 0).then(|| Instant::now() + AGAIN)).min();
-            match wake {
-                Some(wake) => {
-                    let _ = tokio::time::timeout_at(wake, poll.changed()).await;
+            // What could not be fetched ahead is tried again sooner than the lists are, but ever later.
+            let again = (left > 0).then(|| Instant::now() + retry);
+            retry = if left > 0 { (retry * 2).min(AT_LAST) } else { AGAIN };
+            let wake = next.into_iter().chain(again).min();
+            let sleep = async {
+                match wake {
+                    Some(wake) => tokio::time::sleep_until(wake).await,
+                    None => std::future::pending().await,
                 }
-                None => {
-                    if poll.changed().await.is_err() {
-                        return;
-                    }
-                }
+            };
+            tokio::select! {
+                () = sleep => {}
+                _ = poll.changed() => {}
+                () = self.synced.notified() => last = Instant::now(),
             }
-            due = next.is_some_and(|next| Instant::now() >= next);
+            if next.is_some_and(|next| Instant::now() >= next) {
+                // The error is in the status.
+                let _ = self.sync(None).await;
+                last = Instant::now();
+            }
         }
     }
 

@@ -402,3 +402,73 @@ fn a_cache_is_used_by_one_mount_at_a_time() {
     let output = run(&["mount", &server.url("/resourcelist.xml"), &other.directory.to_string_lossy(), "-o", &options]);
     assert!(text(&output).contains("give this mount another cache=DIR"), "{}", text(&output));
 }
+
+#[test]
+fn a_damaged_cache_and_one_of_a_later_version_are_clear_errors() {
+    let server = Server::start();
+    server.file("/a", "text");
+    server.source(AT, &entry_of(&server.url("/a"), b"text"));
+    let mirror = Mirror::mount(&server.url("/"), "");
+    mirror.unmount();
+    let database = mirror.cache.join("catalog.db");
+    let good = std::fs::read(&database).unwrap();
+    let mut later = good.clone();
+    later[60..64].copy_from_slice(&99_u32.to_be_bytes());
+    std::fs::write(&database, later).unwrap();
+    let said = text(&mirror.try_mount());
+    assert!(said.contains("has schema 99, newer than the"), "{said}");
+    std::fs::write(&database, b"no database at all, but long enough to look at".repeat(100)).unwrap();
+    let said = text(&mirror.try_mount());
+    assert!(said.contains("is damaged") && said.contains("remove the cache directory"), "{said}");
+    std::fs::write(&database, good).unwrap();
+    assert!(mirror.try_mount().status.success());
+    assert_eq!(mirror.read("a").unwrap(), b"text");
+}
+
+#[test]
+fn a_complete_mirror_stays_complete() {
+    let server = Server::start();
+    let publish = |at: &str, count: u64| {
+        let mut entries = String::new();
+        for number in 0..count {
+            let path = format!("/{number}");
+            server.file(&path, path.as_bytes());
+            entries.push_str(&entry_of(&server.url(&path), path.as_bytes()));
+        }
+        server.source(at, &entries);
+    };
+    publish(AT, 5);
+    let mirror = Mirror::mount(&server.url("/"), "content=all,wait=0");
+    mirror.wait("the first five", |status| status["cached"]["resources"] == 5);
+    publish(LATER, 9);
+    mirror.refresh();
+    mirror.wait("the new four", |status| status["cached"]["resources"] == 9);
+    publish("2026-03-02T00:00:00Z", 12);
+    mirror.remount();
+    mirror.wait("what came while it was away", |status| status["cached"]["resources"] == 12);
+    let said = output(&["mount", "x", &mirror.directory.to_string_lossy(), "-o", "remount,poll=1"]);
+    assert_eq!(said, "");
+    publish("2026-04-02T00:00:00Z", 15);
+    mirror.wait("what the poll found", |status| status["cached"]["resources"] == 15);
+}
+
+#[test]
+fn offline_serves_what_is_there_and_asks_for_nothing() {
+    let server = Server::start();
+    for path in ["/a", "/b"] {
+        server.file(path, path.as_bytes());
+    }
+    server.source(AT, &(entry_of(&server.url("/a"), b"/a") + &entry_of(&server.url("/b"), b"/b")));
+    let mut mirror = Mirror::mount(&server.url("/"), "");
+    mirror.read("a").unwrap();
+    mirror.unmount();
+    let before = server.requests().len();
+    mirror.set_options("offline");
+    assert!(mirror.try_mount().status.success());
+    assert_eq!(mirror.read("a").unwrap(), b"/a");
+    assert_eq!(mirror.read("b").unwrap_err().raw_os_error(), Some(5));
+    assert!(mirror.errors().contains("the mount is offline"), "{}", mirror.errors());
+    assert_eq!(mirror.status()["state"], "offline");
+    assert!(text(&mirror.refresh()).contains("the mount is offline"));
+    assert_eq!(server.requests().len(), before);
+}

@@ -246,6 +246,20 @@ impl Reader {
         Ok(Some(known))
     }
 
+    /// The content of a version, where it is in the store.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn content(&self, version: i64) -> Result<Option<Content>> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT o.sha256, o.size, o.verified FROM version v JOIN object o ON o.id = v.object WHERE v.id = ?1",
+        )?;
+        let found = statement.query_row([version], |row| {
+            Ok(Content { sha256: row.get(0)?, size: size(row, 1)?.unwrap_or(0), verified: row.get(2)? })
+        });
+        Ok(found.optional()?)
+    }
+
     /// Versions of the current tree that have no content in the store, in the order of their numbers,
     /// after `after`: what `content=all` still has to fetch.
     ///

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::{CatalogError, ROOT};
 
@@ -87,6 +87,17 @@ const STEPS: [&str; 1] = ["
 
 /// Opens the database for writing, and makes or migrates it.
 pub(super) fn open(path: &Path) -> Result<Connection, CatalogError> {
+    open_or_migrate(path).map_err(|error| match error {
+        CatalogError::Sqlite(error)
+            if matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)) =>
+        {
+            CatalogError::Damaged { path: path.display().to_string(), error: error.to_string() }
+        }
+        error => error,
+    })
+}
+
+fn open_or_migrate(path: &Path) -> Result<Connection, CatalogError> {
     let connection = Connection::open(path)?;
     connection.busy_timeout(std::time::Duration::from_secs(10))?;
     connection.pragma_update(None, "journal_mode", "WAL")?;

@@ -146,7 +146,7 @@ async fn serve(task: &Task, cache: &std::path::Path, tell: &Tell) -> Done {
     }
     let follower = tokio::spawn({
         let engine = Arc::clone(&engine);
-        async move { engine.follow(false).await }
+        async move { engine.follow().await }
     });
     let asked = wait_for_end(end).await;
     follower.abort();

@@ -154,7 +154,8 @@ impl Contents {
         }
         let content = match self.ledger.pending(version) {
             Some(content) => content,
-            None => self.row(version).ok()??.content?,
+            // A failure shows again where the version is asked for whole.
+            None => self.readers.ask(|reader| reader.content(version)).ok()??,
         };
         self.open(version, content)
     }
@@ -489,6 +490,17 @@ impl Contents {
             }
         }
     }
+}
+
+/// Forgets parts of versions that nobody will go on with.
+pub(super) fn tidy(store: &Store, readers: &Pool) -> Result<(), String> {
+    for version in store.partials().map_err(|error| error.to_string())? {
+        let row = readers.ask(|reader| reader.version(version)).map_err(|error| error.to_string())?;
+        if row.is_none_or(|row| !row.current || row.content.is_some()) {
+            store.forget_partial(version).map_err(|error| error.to_string())?;
+        }
+    }
+    Ok(())
 }
 
 fn expected(row: &VersionRow) -> Expected {

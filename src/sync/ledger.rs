@@ -19,7 +19,7 @@ use crate::document::Datetime;
 use crate::store::Store;
 
 /// How often what came into the store is brought to the disk.
-const FLUSH: Duration = Duration::from_secs(5);
+const FLUSH: Duration = Duration::from_secs(30);
 
 /// The most facts in one transaction.
 const BATCH: usize = 2000;
