@@ -78,6 +78,19 @@ fn twenty_thousand_resources_agree_with_and_without_the_server() {
 }
 
 #[test]
+fn https_is_trusted_by_a_given_authority() {
+    let mut nginx = Nginx::prepare_tls();
+    source(&nginx, 20);
+    nginx.start();
+    let mirror = Mirror::mount(&nginx.url("/"), &format!("ca={}", nginx.authority().display()));
+    assert_eq!(shell(&format!("diff -r {}/data {}/data", mirror.directory.display(), nginx.root().display())), "");
+    let stranger = Mirror::prepare(&nginx.url("/"), "timeout=3");
+    let output = stranger.try_mount();
+    let said = support::text(&output);
+    assert!(output.status.code() == Some(32) && said.contains("certificate"), "{said}");
+}
+
+#[test]
 fn a_complete_mirror_reads_without_having_been_read() {
     support::require(&["nginx", "rsync"]);
     let mut nginx = Nginx::prepare();

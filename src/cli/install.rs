@@ -123,18 +123,37 @@ fn remove(plan: &Plan) -> Done {
 
 /// The man page, from the definitions that the program itself is made of.
 fn manual() -> Vec<u8> {
-    let command = commands::definition();
+    let mut command = commands::definition();
+    command.build();
     let page = clap_mangen::Man::new(command.clone()).section("8").manual("System Administration");
     let mut text = Vec::new();
     // Writing to memory does not fail.
-    let _ = page.render(&mut text);
-    let mut more = String::from(".SH OPTIONS OF A MOUNT\nGiven with -o, separated by commas.\n");
+    let _ = page.render_title(&mut text).and_then(|()| page.render_name_section(&mut text));
+    let mut more = String::from(
+        ".SH SYNOPSIS\n.nf\nmount \\-t resourcesync SOURCE DIR [\\-o OPTIONS]\nresourcesync COMMAND\n.fi\n.SH COMMANDS\n",
+    );
+    for one in command.get_subcommands_mut().filter(|one| one.get_name() != "help") {
+        let usage = one.render_usage().to_string();
+        let usage = usage.trim_start_matches("Usage: ");
+        more.push_str(&format!(".TP\n\\fB{}\\fR\n", roff(usage)));
+        more.push_str(&format!("{}.\n", roff(&one.get_about().map(ToString::to_string).unwrap_or_default())));
+        for argument in one.get_arguments().filter(|argument| !argument.is_hide_set() && argument.get_id() != "help") {
+            let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+            let name = argument.to_string();
+            more.push_str(&format!(".br\n\\fB{}\\fR: {}\n", roff(&name), roff(&help)));
+        }
+    }
+    more.push_str(
+        ".SH EXIT STATUS\n0 all went well; 1 it failed; 2 wrong usage. \\fBmount\\fR exits as mount(8) says: ",
+    );
+    more.push_str("1 wrong usage, 2 system error, 32 nothing was mounted.\n");
+    more.push_str(".SH OPTIONS OF A MOUNT\nGiven with \\-o, separated by commas.\n");
     for definition in options::DEFINITIONS {
         more.push_str(&format!(".TP\n\\fB{}\\fR\n{}", roff(definition.usage), roff(definition.help)));
         if !definition.default.is_empty() {
-            more.push_str(&format!(" Default: {}.", roff(definition.default)));
+            more.push_str(&format!(". Default: {}", roff(definition.default)));
         }
-        more.push('\n');
+        more.push_str(".\n");
     }
     more.push_str(
         ".SH FSTAB\n.nf\nhttps://source.example/  /mnt/mirror  resourcesync  _netdev,nofail  0  0\n.fi\n\
