@@ -373,3 +373,40 @@ fn a_proxy_from_the_environment_is_used() {
     assert!(output.status.success(), "{}", text(&output));
     assert_eq!(mirror.read("a").unwrap(), b"abc");
 }
+
+#[test]
+fn a_server_without_ranges_is_read_from_the_start_again() {
+    let server = Server::start();
+    let body = bytes(1, 5 << 20);
+    let content = body.clone();
+    let tries = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let count = tries.clone();
+    server.on("/large", move |_| {
+        let first = count.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0;
+        let close_after = first.then_some(3 << 20);
+        Reply { close_after, ..Reply::ok(content.as_slice()) }.with("ETag", "\"one\"")
+    });
+    server.source(AT, &entry_of(&server.url("/large"), &body));
+    let mirror = Mirror::mount(&server.url("/"), "timeout=5");
+    assert!(mirror.read("large").unwrap() == body);
+    assert_eq!(tries.load(std::sync::atomic::Ordering::SeqCst), 2);
+}
+
+#[test]
+fn a_resource_that_changes_between_two_parts_is_never_mixed() {
+    let server = Server::start();
+    let (old, new) = (bytes(1, 5 << 20), bytes(2, 5 << 20));
+    let (first, second) = (old.clone(), new.clone());
+    server.on("/large", move |request| match request.header("range") {
+        None => Reply { close_after: Some(3 << 20), ..Reply::good(request, &first) },
+        // The validator does not agree any more: the whole of the new one comes.
+        Some(_) => Reply::good(request, &second),
+    });
+    server.source(AT, &entry(&server.url("/large"), &format!("length=\"{}\"", 5 << 20)));
+    let mirror = Mirror::mount(&server.url("/"), "timeout=3");
+    match mirror.read("large") {
+        Ok(found) => assert!(found == old || found == new, "a mixture was read"),
+        Err(error) => assert_eq!(error.raw_os_error(), Some(5)),
+    }
+    assert!(mirror.errors().contains("changed while it was fetched"), "{}", mirror.errors());
+}

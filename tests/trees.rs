@@ -472,3 +472,39 @@ fn offline_serves_what_is_there_and_asks_for_nothing() {
     assert!(text(&mirror.refresh()).contains("the mount is offline"));
     assert_eq!(server.requests().len(), before);
 }
+
+#[test]
+fn kills_at_any_moment_lose_nothing_and_repeat_nothing() {
+    let seed =
+        std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| u64::from(std::process::id()));
+    println!("SEED={seed}");
+    let server = Server::start();
+    let publish = |edition: u64| {
+        let mut entries = String::new();
+        for number in edition * 20..edition * 20 + 400 {
+            let path = format!("/{}/{number}", number % 7);
+            let body = format!("{number} {}", number / 3 * edition % 5);
+            server.file(&path, body.as_bytes());
+            entries.push_str(&entry_of(&server.url(&path), body.as_bytes()));
+        }
+        server.source(&format!("2026-01-{edition:02}T00:00:00Z"), &entries);
+    };
+    publish(1);
+    let mirror = Mirror::mount(&server.url("/"), "content=all");
+    for edition in 2..=16 {
+        publish(edition);
+        let directory = mirror.directory.to_string_lossy().into_owned();
+        let refresh = std::thread::spawn(move || run(&["refresh", &directory]));
+        std::thread::sleep(std::time::Duration::from_millis(scramble(seed + edition) % 120));
+        mirror.kill();
+        let _ = refresh.join();
+        assert!(mirror.try_mount().status.success(), "SEED={seed}");
+    }
+    assert!(mirror.refresh().status.success());
+    let fresh = Mirror::mount(&server.url("/"), "");
+    assert_eq!(mirror.files(), fresh.files(), "SEED={seed}");
+    for name in fresh.files() {
+        assert_eq!(mirror.read(&name).unwrap(), fresh.read(&name).unwrap(), "SEED={seed}, {name}");
+    }
+    assert_eq!(mirror.status()["resources"], 400, "SEED={seed}");
+}

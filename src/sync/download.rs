@@ -190,14 +190,18 @@ impl Job<'_> {
         }
         let result = self.fill(answer, &file, &mut notes).await;
         notes.ranges = self.ranges().clone();
+        // A later try goes on only with what is known to be a part of the same.
+        let resumable = coding.is_none() && notes.validator.is_some();
         match result {
             Ok(total) => {
                 notes.total = Some(total);
-                self.write_notes(&notes)?;
+                if resumable {
+                    self.write_notes(&notes)?;
+                }
                 self.judge_file(total, coding).await
             }
             Err(error) => {
-                if notes.validator.is_some() && notes.total.is_some() && !matches!(error.trouble, Trouble::Changed) {
+                if resumable && notes.total.is_some() && !matches!(error.trouble, Trouble::Changed) {
                     self.write_notes(&notes)?;
                 } else {
                     self.store.forget_partial(self.version).map_err(|error| self.disk(&error))?;
@@ -294,6 +298,8 @@ impl Job<'_> {
         noted: &mut u64,
         parts: &mut tokio::task::JoinSet<()>,
     ) -> Result<u64> {
+        // A server without ranges sends the whole again; it is read to its end, or it would come for ever.
+        let is_part = body.status == 206;
         while let Some(chunk) = body.chunk().await? {
             file.write_all_at(&chunk, at).map_err(|error| self.disk(&error))?;
             let next = at + chunk.len() as u64;
@@ -303,7 +309,7 @@ impl Job<'_> {
                 ranges.add(at, next);
                 let total = notes.total.unwrap_or(u64::MAX);
                 let gap = ranges.gap(next, total).map_or(total, |(begin, _)| begin);
-                (ranges.len(), gap > next + PART / 4 && notes.total.is_some())
+                (ranges.len(), is_part && gap > next + PART / 4 && notes.total.is_some())
             };
             at = next;
             self.flight.progress();
