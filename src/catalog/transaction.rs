@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use rusqlite::{OptionalExtension, params};
 
-use super::reader::derived_uri;
+use super::reader::{Content, derived_uri};
 use super::record::Record;
 use super::rows::{Changes, DocumentRow, Outcome, SyncResult};
 use super::tree::Tree;
@@ -373,24 +373,33 @@ impl<'w> Transaction<'w> {
         Ok(())
     }
 
-    /// Content of a version has come into the store. Its size becomes known if it was not.
+    /// Content of a version has come into the store. Its size becomes known if it was not. Returns
+    /// whether the store did not have it before.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn store(&self, version: i64, sha256: &[u8; 32], size: u64, verified: bool, now: Datetime) -> Result<()> {
-        let size = i64::try_from(size).unwrap_or(i64::MAX);
-        let object: i64 = self
+    pub fn store(&self, version: i64, content: &Content, now: Datetime) -> Result<bool> {
+        let size = i64::try_from(content.size).unwrap_or(i64::MAX);
+        let known: Option<i64> = self
             .transaction
-            .prepare_cached(
-                "INSERT INTO object (sha256, size, used, verified, durable) VALUES (?1, ?2, ?3, ?4, 0)
-                 ON CONFLICT (sha256) DO UPDATE SET used = excluded.used, verified = max(verified, excluded.verified)
-                 RETURNING id",
-            )?
-            .query_row(params![sha256.as_slice(), size, now.nanos(), verified], |row| row.get(0))?;
+            .prepare_cached("UPDATE object SET used = ?2, verified = max(verified, ?3) WHERE sha256 = ?1 RETURNING id")?
+            .query_row(params![content.sha256.as_slice(), now.nanos(), content.verified], |row| row.get(0))
+            .optional()?;
+        let object = match known {
+            Some(object) => object,
+            None => {
+                self.transaction
+                    .prepare_cached(
+                        "INSERT INTO object (sha256, size, used, verified, durable) VALUES (?1, ?2, ?3, ?4, 0)",
+                    )?
+                    .execute(params![content.sha256.as_slice(), size, now.nanos(), content.verified])?;
+                self.transaction.last_insert_rowid()
+            }
+        };
         self.transaction
             .prepare_cached("UPDATE version SET object = ?2, settled = settled OR size IS NULL, size = COALESCE(size, ?3) WHERE id = ?1")?
             .execute([version, object, size])?;
-        Ok(())
+        Ok(known.is_none())
     }
 
     /// The size of a version has become known.
@@ -452,16 +461,20 @@ impl<'w> Transaction<'w> {
         Ok(())
     }
 
-    /// The content with this digest turned out to be missing or damaged.
+    /// The content with this digest turned out to be missing or damaged. Returns its size.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn forget_content(&self, sha256: &[u8; 32]) -> Result<()> {
-        let object: Option<i64> = self
+    pub fn forget_content(&self, sha256: &[u8; 32]) -> Result<u64> {
+        let found: Option<(i64, i64)> = self
             .transaction
-            .query_row("SELECT id FROM object WHERE sha256 = ?1", [sha256.as_slice()], |row| row.get(0))
+            .query_row("SELECT id, size FROM object WHERE sha256 = ?1", [sha256.as_slice()], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })
             .optional()?;
-        object.map_or(Ok(()), |object| self.forget_object(object))
+        let Some((object, size)) = found else { return Ok(0) };
+        self.forget_object(object)?;
+        Ok(size.unsigned_abs())
     }
 
     /// All content of now is known to have reached the disk.

@@ -225,17 +225,16 @@ fn mount(task: &Task, engine: &Arc<Engine>, resources: u64) -> Result<Session<Fi
     let filesystem = Filesystem::new(Arc::clone(engine.readers()), Arc::new(bridge), view);
     let mut mount_options = vec![
         MountOption::FSName(task.source.clone()),
-        MountOption::CUSTOM("subtype=resourcesync".to_owned()),
+        // fuser tells fusermount3 of a subtype, but not mount(2), which takes it as an option of ours.
+        match root {
+            true => MountOption::CUSTOM("subtype=resourcesync".to_owned()),
+            false => MountOption::Subtype("resourcesync".to_owned()),
+        },
         MountOption::RO,
         MountOption::NoSuid,
         MountOption::NoDev,
         MountOption::NoAtime,
     ];
-    if root {
-        // Through fusermount3 it is the first that counts; mount(2) takes only the custom one.
-    } else {
-        mount_options[1] = MountOption::Subtype("resourcesync".to_owned());
-    }
     if root || options.default_permissions {
         mount_options.push(MountOption::DefaultPermissions);
     }

@@ -33,7 +33,7 @@ pub enum Trouble {
     #[error("the connection broke: {0}")]
     Broken(String),
     /// The server was silent.
-    #[error("no {what} for {} s (timeout={})", .after.as_secs_f32(), .after.as_secs())]
+    #[error("no {what} for {:.1} s; a longer timeout= may help", .after.as_secs_f32())]
     Stalled {
         /// What was waited for.
         what: &'static str,

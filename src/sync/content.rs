@@ -242,7 +242,7 @@ impl Contents {
                 return Err(self.failed(
                     version,
                     format!(
-                        "{what}: no byte for {} s (timeout=); what came so far is kept for the next try",
+                        "{what}: no byte for {} s; what came so far is kept for the next try, and a longer timeout= may help",
                         self.client.timeout().as_secs()
                     ),
                 ));

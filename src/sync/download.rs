@@ -313,12 +313,15 @@ impl Job<'_> {
             };
             at = next;
             self.flight.progress();
-            if there >= *noted + NOTE_EVERY && notes.validator.is_some() && notes.total.is_some() {
+            if there >= *noted + NOTE_EVERY {
                 *noted = there;
-                notes.ranges = self.ranges().clone();
-                self.write_notes(notes)?;
-                if notes.total.is_none() {
-                    self.check_room(0)?;
+                match notes.total {
+                    None => self.check_room(0)?,
+                    Some(_) if notes.validator.is_some() => {
+                        notes.ranges = self.ranges().clone();
+                        self.write_notes(notes)?;
+                    }
+                    Some(_) => {}
                 }
             }
             if self.flight.stream.get().is_some() {

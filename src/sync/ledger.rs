@@ -124,7 +124,6 @@ impl Ledger {
     /// Content of a version has come into the store.
     pub(super) fn stored(&self, version: i64, content: Content) {
         self.0.pending.lock().unwrap_or_else(PoisonError::into_inner).insert(version, content);
-        self.0.stored.fetch_add(content.size, Ordering::Relaxed);
         self.tell(Fact::Stored(version, content));
     }
 
@@ -244,23 +243,33 @@ async fn write_batch(ledger: &Ledger, batch: Vec<Fact>) {
         .step(move |writer| {
             let now = Datetime::now();
             let mut transaction = writer.begin(false)?;
+            let (mut came, mut went) = (0, 0);
             for fact in &facts {
                 match fact {
                     Fact::Stored(version, content) => {
-                        transaction.store(*version, &content.sha256, content.size, content.verified, now)?;
+                        if transaction.store(*version, content, now)? {
+                            came += content.size;
+                        }
                     }
                     Fact::Size(version, size) => transaction.settle_size(*version, *size)?,
                     Fact::Superseded(version) => transaction.supersede(*version, now)?,
                     Fact::Touched(sha256) => transaction.touch(sha256, now)?,
-                    Fact::Lost(sha256) => transaction.forget_content(sha256)?,
+                    Fact::Lost(sha256) => went += transaction.forget_content(sha256)?,
                     Fact::Close(_) => {}
                 }
             }
-            Ok(((), transaction.commit()?))
+            Ok(((came, went), transaction.commit()?))
         })
         .await;
-    if let Err(error) = result {
-        ledger.0.status.error(&format!("what was fetched could not be noted, and will be fetched again: {error}"));
+    match result {
+        Ok((came, went)) => {
+            ledger.0.stored.fetch_add(came, Ordering::Relaxed);
+            // Nothing goes that was not counted when it came.
+            ledger.0.stored.fetch_sub(went, Ordering::Relaxed);
+        }
+        Err(error) => {
+            ledger.0.status.error(&format!("what was fetched could not be noted, and will be fetched again: {error}"));
+        }
     }
     {
         let mut pending = ledger.0.pending.lock().unwrap_or_else(PoisonError::into_inner);
