@@ -36,7 +36,7 @@ pub use lock::CacheLock;
 pub use reader::{Content, DirEntry, Node, Pool, Reader, Totals, VersionRow};
 pub use record::{Extra, Record};
 pub use rows::{Changes, DocumentRow, Evictable, Outcome, SetRow, SetState, SyncResult};
-pub use transaction::Transaction;
+pub use transaction::{Transaction, Unseen};
 pub use writer::Writer;
 
 /// The file name of the database in the cache directory.

@@ -27,6 +27,9 @@ pub struct Store {
     root: PathBuf,
 }
 
+/// Bytes of the disk that are left free for others.
+const RESERVE: u64 = 64 << 20;
+
 /// Room on the file system of the cache, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
@@ -186,6 +189,22 @@ impl Store {
     /// If the disk fails.
     pub fn flush(&self) -> io::Result<()> {
         Ok(rustix::fs::syncfs(File::open(&self.root)?)?)
+    }
+
+    /// Whether so many bytes more leave enough for others.
+    ///
+    /// # Errors
+    /// With what is missing, and what to do.
+    pub fn check_room(&self, needed: u64) -> io::Result<()> {
+        let room = self.room()?;
+        if needed.saturating_add(RESERVE) > room.available {
+            let text = format!(
+                "{needed} bytes more are needed, and {} are free; make room, or set cache_size=",
+                room.available
+            );
+            return Err(io::Error::new(io::ErrorKind::StorageFull, text));
+        }
+        Ok(())
     }
 
     /// Room on the file system of the cache.

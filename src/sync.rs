@@ -20,6 +20,7 @@ mod content;
 mod download;
 mod ledger;
 mod lists;
+mod open_files;
 mod ranges;
 mod room;
 mod status;
@@ -42,6 +43,7 @@ pub use status::{Progress, Status, Trouble};
 
 use content::Contents;
 use ledger::Ledger;
+use open_files::OpenFiles;
 
 /// When to try again what failed because the Source was away.
 const AGAIN: Duration = Duration::from_secs(60);
@@ -69,6 +71,8 @@ pub struct Config {
     pub source: String,
     /// One of several sets.
     pub set: Option<String>,
+    /// What lies at the root, where that is not the Source's own origin.
+    pub base: Option<String>,
     /// Whether all content is fetched ahead and kept.
     pub content_all: bool,
     /// How strictly bytes are held to what is listed.
@@ -158,6 +162,24 @@ pub struct Engine {
     synced: Notify,
 }
 
+/// Holds a cache to what it was made for: the layout of its tree follows from it.
+fn bind(writer: &Writer, cache: &Path, config: &Config) -> Result<(), SyncError> {
+    let wanted = [("source", Some(&config.source)), ("base", config.base.as_ref()), ("set", config.set.as_ref())];
+    for (key, wanted) in wanted {
+        let wanted = wanted.map(String::as_str).unwrap_or_default();
+        match writer.meta(key)? {
+            None => writer.set_meta(key, wanted)?,
+            Some(found) if found == wanted => {}
+            Some(found) => {
+                let name = |value: &str| if value.is_empty() { format!("no {key}") } else { format!("{key} {value}") };
+                let path = cache.display().to_string();
+                return Err(CatalogError::OtherSource { path, found: name(&found), wanted: name(wanted) }.into());
+            }
+        }
+    }
+    Ok(())
+}
+
 impl Engine {
     /// Opens the cache for a Source. What a commit means for readers is sent to `announce`. Call it
     /// within a tokio runtime.
@@ -175,20 +197,15 @@ impl Engine {
             Arc::new(Store::open(cache).map_err(|error| SyncError::Cache(format!("{}: {error}", cache.display())))?);
         let mapper = Arc::new(mapper);
         let writer = Writer::open(cache, Arc::clone(&mapper))?;
-        match writer.meta("source")? {
-            None => writer.set_meta("source", &config.source)?,
-            Some(found) if found == config.source => {}
-            Some(found) => {
-                let path = cache.display().to_string();
-                return Err(CatalogError::OtherSource { path, found, wanted: config.source }.into());
-            }
-        }
+        bind(&writer, cache, &config)?;
         let status = Arc::new(Status::default());
         let readers = Arc::new(writer.readers());
         let cache_size = config.cache_size.filter(|_| !config.content_all);
-        let ledger = Ledger::open(writer, Arc::clone(&store), Arc::clone(&status), announce, cache_size)?;
+        let files = OpenFiles::new();
+        let ledger =
+            Ledger::open(writer, Arc::clone(&store), Arc::clone(&status), announce, cache_size, files.clone())?;
         content::tidy(&store, &readers).map_err(SyncError::Cache)?;
-        let contents = Contents::new(&config, &client, &store, &readers, &ledger, &status);
+        let contents = Contents::new(&config, &client, &store, &readers, &ledger, &status, files);
         Ok(Arc::new(Self {
             poll: watch::Sender::new(config.poll),
             synced: Notify::new(),
@@ -253,17 +270,22 @@ impl Engine {
     }
 
     /// Brings the mirror in step with the Source. One at a time: a second caller waits for its turn.
-    /// `found` is what discovery found just before, if it did.
+    /// `found` is what discovery found just before, if it did. `accept_deletions` lets go what a complete
+    /// list leaves out, however much it is.
     ///
     /// # Errors
     /// If nothing could be synced; what was mirrored stays.
-    pub async fn sync(self: &Arc<Self>, found: Option<Discovery>) -> Result<Summary, SyncError> {
+    pub async fn sync(
+        self: &Arc<Self>,
+        found: Option<Discovery>,
+        accept_deletions: bool,
+    ) -> Result<Summary, SyncError> {
         let _turn = self.turn.lock().await;
         if self.config.offline {
             return Err(SyncError::Unfit("the mount is offline (-o offline); the Source is left alone".to_owned()));
         }
         self.status.began();
-        let result = baseline::sync(self, found).await;
+        let result = baseline::sync(self, found, accept_deletions).await;
         let away = matches!(&result, Err(error) if error.is_away());
         self.status.ended(away, result.is_ok());
         self.synced.notify_one();
@@ -323,7 +345,7 @@ impl Engine {
             }
             if next.is_some_and(|next| Instant::now() >= next) {
                 // The error is in the status.
-                let _ = self.sync(None).await;
+                let _ = self.sync(None, false).await;
                 last = Instant::now();
             }
         }

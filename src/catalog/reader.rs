@@ -273,22 +273,24 @@ impl Reader {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// The files of the current tree at or below a name, each as version and size, after `after`.
+    /// Visits the files of the current tree at or below a name: version, size, and whether its content is
+    /// in the store.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn below(&self, name: i64, after: i64, limit: usize) -> Result<Vec<(i64, Option<u64>, bool)>> {
+    pub fn below(&self, name: i64, mut visit: impl FnMut(i64, Option<u64>, bool)) -> Result<()> {
         let mut statement = self.connection.prepare_cached(
             "WITH RECURSIVE below (id) AS (
                  SELECT ?1 UNION ALL SELECT n.id FROM name n JOIN below b ON n.parent = b.id
                  WHERE n.version IS NOT NULL OR n.live > 0)
              SELECT v.id, v.size, v.object IS NOT NULL FROM below b JOIN name n ON n.id = b.id
-             JOIN version v ON v.id = n.version WHERE v.id > ?2 ORDER BY v.id LIMIT ?3",
+             JOIN version v ON v.id = n.version",
         )?;
-        let rows = statement.query_map(params![name, after, i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
-            Ok((row.get(0)?, size(row, 1)?, row.get(2)?))
-        })?;
-        Ok(rows.collect::<rusqlite::Result<_>>()?)
+        let mut rows = statement.query([name])?;
+        while let Some(row) = rows.next()? {
+            visit(row.get(0)?, size(row, 1)?, row.get(2)?);
+        }
+        Ok(())
     }
 
     /// How many files of the current tree are at or below a name.

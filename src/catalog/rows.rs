@@ -107,6 +107,8 @@ pub struct SetRow {
     pub resources: u64,
     /// Deletions held back.
     pub held: Option<u64>,
+    /// The edition of the list that left them out.
+    pub held_edition: Option<String>,
 }
 
 /// A document that the tree was made from.
@@ -139,12 +141,10 @@ pub struct Evictable {
     pub sha256: [u8; 32],
     /// Bytes.
     pub size: u64,
-    /// The name of one version that has it.
-    pub name: i64,
 }
 
 /// What a sync wrote about its set.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct SyncResult {
     /// How far the set is in step now.
     pub state: SetState,
@@ -154,4 +154,6 @@ pub struct SyncResult {
     pub at: Option<Datetime>,
     /// Deletions held back.
     pub held: Option<u64>,
+    /// The edition of the list that left them out.
+    pub held_edition: Option<String>,
 }

@@ -21,7 +21,8 @@ const STEPS: [&str; 1] = ["
         at INTEGER,                     -- the `at` of the newest list that was applied
         synced INTEGER,                 -- when the last sync ended, by our clock
         resources INTEGER NOT NULL DEFAULT 0,
-        held INTEGER                    -- deletions held back until another complete list agrees
+        held INTEGER,                   -- deletions held back until another complete list agrees
+        held_edition TEXT               -- the edition of the list that left them out
     );
 
     -- A document that the tree was made from, with its validators.

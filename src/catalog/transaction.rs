@@ -7,7 +7,7 @@ use rusqlite::{OptionalExtension, params};
 use super::reader::{Content, derived_uri};
 use super::record::Record;
 use super::rows::{Changes, DocumentRow, Outcome, SyncResult};
-use super::tree::Tree;
+use super::tree::{Numbers, Tree};
 use super::writer::set_meta;
 use super::{CatalogError, ROOT};
 use crate::document::Datetime;
@@ -15,27 +15,27 @@ use crate::path::{Mapper, SELF};
 
 type Result<T> = std::result::Result<T, CatalogError>;
 
-/// A set of name numbers: a bit for each, so that millions cost little.
-#[derive(Debug, Default)]
-struct Seen(Vec<u64>);
+/// In place of the document that lists a version: several do.
+const SHARED: i64 = -1;
+/// In place of the document that lists a version: none does that was read.
+const NOBODY: i64 = 0;
 
-impl Seen {
-    /// Adds a number; false if it was in already.
-    fn insert(&mut self, id: i64) -> bool {
-        let id = usize::try_from(id).unwrap_or(0);
-        let (word, bit) = (id / 64, 1_u64 << (id % 64));
-        if word >= self.0.len() {
-            self.0.resize((word + 1).max(self.0.len() * 2), 0);
-        }
-        let new = self.0[word] & bit == 0;
-        self.0[word] |= bit;
-        new
-    }
+/// What no list of a step named.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unseen {
+    /// Not listed any more.
+    pub gone: u64,
+    /// Listed by several documents before, of which some were not read because they had not changed:
+    /// only reading all of them tells.
+    pub doubtful: u64,
+}
 
-    fn contains(&self, id: i64) -> bool {
-        let id = usize::try_from(id).unwrap_or(0);
-        self.0.get(id / 64).is_some_and(|word| word >> (id % 64) & 1 == 1)
-    }
+/// A name that is to go.
+struct Gone {
+    id: i64,
+    parent: i64,
+    name: String,
+    version: i64,
 }
 
 /// A step that is not yet visible.
@@ -45,9 +45,11 @@ pub struct Transaction<'w> {
     mapper: &'w Mapper,
     tree: Tree,
     next_version: i64,
-    seen: Seen,
+    seen: Numbers,
     media: HashMap<String, i64>,
     resources: HashMap<i64, i64>,
+    /// Documents of the set that had not changed: what they list stands.
+    kept: HashSet<i64>,
 }
 
 impl<'w> Transaction<'w> {
@@ -62,9 +64,10 @@ impl<'w> Transaction<'w> {
             mapper,
             tree: Tree::new(next_name),
             next_version,
-            seen: Seen::default(),
+            seen: Numbers::default(),
             media: HashMap::new(),
             resources: HashMap::new(),
+            kept: HashSet::new(),
         }
     }
 
@@ -118,6 +121,15 @@ impl<'w> Transaction<'w> {
             )?)
     }
 
+    /// Lets all documents of a set be read again, whether they changed or not.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn forget_validators(&self, rset: i64) -> Result<()> {
+        self.transaction.execute("UPDATE document SET etag = NULL, last_modified = NULL WHERE rset = ?1", [rset])?;
+        Ok(())
+    }
+
     /// Forgets the documents of a set that are none of these.
     ///
     /// # Errors
@@ -150,6 +162,9 @@ impl<'w> Transaction<'w> {
         };
         if let Some(row) = row {
             if !self.seen.insert(row.id) {
+                if let Some(version) = row.version {
+                    self.share(version, document)?;
+                }
                 return Ok(Outcome::Repeated);
             }
             if let Some(version) = row.version {
@@ -213,7 +228,10 @@ impl<'w> Transaction<'w> {
             )?
             .query_row([version], |row| {
                 let dated: u8 = row.get(1)?;
-                let same_time = dated == record.dated && (dated == 0 || row.get::<_, i64>(0)? == record.mtime.nanos());
+                // Of a resource of which nothing is said, only the edition of its list tells.
+                let silent = record.size.is_none() && hashes.is_none();
+                let timeless = dated == 0 && !silent;
+                let same_time = dated == record.dated && (timeless || row.get::<_, i64>(0)? == record.mtime.nanos());
                 let same_size = row.get::<_, Option<i64>>(2)?.map(i64::unsigned_abs) == record.size;
                 let known: Option<Vec<u8>> = row.get(3)?;
                 let same_hashes = known == hashes;
@@ -227,10 +245,10 @@ impl<'w> Transaction<'w> {
                 Ok((same, object, row.get::<_, i64>(6)?))
             })?;
         if same {
-            if listed != document {
-                self.transaction
-                    .prepare_cached("UPDATE version SET document = ?2 WHERE id = ?1")?
-                    .execute([version, document])?;
+            if self.kept.contains(&listed) {
+                self.share(version, document)?;
+            } else if listed != document && listed != SHARED {
+                self.own(version, document)?;
             }
             return Ok(Outcome::Unchanged);
         }
@@ -239,6 +257,22 @@ impl<'w> Transaction<'w> {
         self.transaction.prepare_cached("UPDATE name SET version = ?2 WHERE id = ?1")?.execute([id, next])?;
         self.tree.count(&self.transaction, parent, name, 0)?;
         Ok(Outcome::Updated)
+    }
+
+    /// Notes which document lists a version.
+    fn own(&self, version: i64, document: i64) -> Result<()> {
+        self.transaction
+            .prepare_cached("UPDATE version SET document = ?2 WHERE id = ?1")?
+            .execute([version, document])?;
+        Ok(())
+    }
+
+    /// Notes that a version is listed by this document and by another.
+    fn share(&self, version: i64, document: i64) -> Result<()> {
+        self.transaction
+            .prepare_cached("UPDATE version SET document = ?2 WHERE id = ?1 AND document != ?3")?
+            .execute([version, SHARED, document])?;
+        Ok(())
     }
 
     fn close(&self, version: i64, until: Datetime) -> Result<()> {
@@ -292,33 +326,44 @@ impl<'w> Transaction<'w> {
         Ok(Some(id))
     }
 
-    /// The number of live files of a set that no list of this step named, and that no document in
-    /// `kept`, which had not changed, holds.
+    /// Says which documents of the set had not changed: what they list stands. To be called before the
+    /// first [`Transaction::upsert`].
+    pub fn keep(&mut self, documents: HashSet<i64>) {
+        self.kept = documents;
+    }
+
+    /// The live files of a set that no list of this step named.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn unseen(&self, rset: i64, kept: &HashSet<i64>) -> Result<u64> {
-        let mut count = 0;
-        self.each_unseen(rset, kept, |_, _, _, _| count += 1)?;
-        Ok(count)
+    pub fn unseen(&self, rset: i64) -> Result<Unseen> {
+        let mut unseen = Unseen::default();
+        let doubtful = self.each_unseen(rset, |_| unseen.gone += 1)?;
+        Ok(Unseen { doubtful, ..unseen })
     }
 
-    fn each_unseen(&self, rset: i64, kept: &HashSet<i64>, mut visit: impl FnMut(i64, i64, String, i64)) -> Result<()> {
+    /// Visits what [`Transaction::unseen`] counts as gone; returns the number of doubtful ones.
+    fn each_unseen(&self, rset: i64, mut visit: impl FnMut(Gone)) -> Result<u64> {
         // Rows are visited while names are only marked; the statement ends before anything changes.
         let mut statement = self.transaction.prepare_cached(
             "SELECT n.id, n.parent, n.name, n.version, CASE WHEN ?2 THEN v.document END FROM name n
              LEFT JOIN version v ON ?2 AND v.id = n.version WHERE n.rset = ?1 AND n.version IS NOT NULL",
         )?;
-        let mut rows = statement.query(params![rset, !kept.is_empty()])?;
+        let mut rows = statement.query(params![rset, !self.kept.is_empty()])?;
+        let mut doubtful = 0;
         while let Some(row) = rows.next()? {
             let id: i64 = row.get(0)?;
-            if self.seen.contains(id) || row.get::<_, Option<i64>>(4)?.is_some_and(|document| kept.contains(&document))
-            {
+            let document: Option<i64> = row.get(4)?;
+            if self.seen.contains(id) || document.is_some_and(|document| self.kept.contains(&document)) {
                 continue;
             }
-            visit(id, row.get(1)?, row.get(2)?, row.get(3)?);
+            if document == Some(SHARED) {
+                doubtful += 1;
+                continue;
+            }
+            visit(Gone { id, parent: row.get(1)?, name: row.get(2)?, version: row.get(3)? });
         }
-        Ok(())
+        Ok(doubtful)
     }
 
     /// What [`Transaction::unseen`] counts stays, but is no longer said to be in the document that
@@ -327,30 +372,26 @@ impl<'w> Transaction<'w> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn disown_unseen(&self, rset: i64, kept: &HashSet<i64>) -> Result<()> {
+    pub fn disown_unseen(&self, rset: i64) -> Result<()> {
         let mut versions = Vec::new();
-        self.each_unseen(rset, kept, |_, _, _, version| versions.push(version))?;
-        let mut statement = self.transaction.prepare_cached("UPDATE version SET document = 0 WHERE id = ?1")?;
-        for version in versions {
-            statement.execute([version])?;
-        }
-        Ok(())
+        self.each_unseen(rset, |gone| versions.push(gone.version))?;
+        versions.into_iter().try_for_each(|version| self.own(version, NOBODY))
     }
 
     /// Takes out of the current tree what [`Transaction::unseen`] counts, as of the moment `at`.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn delete_unseen(&mut self, rset: i64, kept: &HashSet<i64>, at: Datetime) -> Result<u64> {
-        let mut gone = Vec::new();
-        self.each_unseen(rset, kept, |id, parent, name, version| gone.push((id, parent, name, version)))?;
-        for (id, parent, name, version) in &gone {
-            self.close(*version, at)?;
-            self.transaction.prepare_cached("UPDATE name SET version = NULL WHERE id = ?1")?.execute([id])?;
-            self.tree.count(&self.transaction, *parent, name, -1)?;
+    pub fn delete_unseen(&mut self, rset: i64, at: Datetime) -> Result<u64> {
+        let mut all = Vec::new();
+        self.each_unseen(rset, |gone| all.push(gone))?;
+        for gone in &all {
+            self.close(gone.version, at)?;
+            self.transaction.prepare_cached("UPDATE name SET version = NULL WHERE id = ?1")?.execute([gone.id])?;
+            self.tree.count(&self.transaction, gone.parent, &gone.name, -1)?;
         }
-        *self.resources.entry(rset).or_insert(0) -= i64::try_from(gone.len()).unwrap_or(i64::MAX);
-        Ok(gone.len() as u64)
+        *self.resources.entry(rset).or_insert(0) -= i64::try_from(all.len()).unwrap_or(i64::MAX);
+        Ok(all.len() as u64)
     }
 
     /// Notes how a sync of a set ended.
@@ -359,15 +400,16 @@ impl<'w> Transaction<'w> {
     /// If SQLite fails.
     pub fn finish_set(&self, rset: i64, result: &SyncResult) -> Result<()> {
         self.transaction.execute(
-            "UPDATE rset SET state = ?2, cursor = COALESCE(?3, cursor), at = COALESCE(?4, at), synced = ?5, held = ?6
-             WHERE id = ?1",
+            "UPDATE rset SET state = ?2, cursor = COALESCE(?3, cursor), at = COALESCE(?4, at), synced = ?5, held = ?6,
+             held_edition = ?7 WHERE id = ?1",
             params![
                 rset,
                 result.state.name(),
                 result.cursor.map(Datetime::nanos),
                 result.at.map(Datetime::nanos),
                 Datetime::now().nanos(),
-                result.held.and_then(|held| i64::try_from(held).ok())
+                result.held.and_then(|held| i64::try_from(held).ok()),
+                result.held_edition
             ],
         )?;
         Ok(())
@@ -413,31 +455,33 @@ impl<'w> Transaction<'w> {
         Ok(())
     }
 
-    /// A current version turned out not to be what the Source has: a successor takes its name, with
-    /// nothing known of its size. For resources without hash and length only.
+    /// A current version turned out not to be what its size said, or what was served of it: a successor
+    /// takes its name, with the content that was found, or else with nothing known beyond the list.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn supersede(&mut self, version: i64, now: Datetime) -> Result<()> {
+    pub fn supersede(&mut self, version: i64, content: Option<&Content>, now: Datetime) -> Result<bool> {
         let row: Option<(i64, i64, String)> = self
             .transaction
             .query_row(
-                "SELECT n.id, n.parent, n.name FROM name n WHERE n.version = ?1 AND n.id = (SELECT name FROM version WHERE id = ?1)",
+                "SELECT id, parent, name FROM name WHERE version = ?1 AND id = (SELECT name FROM version WHERE id = ?1)",
                 [version],
                 |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
             )
             .optional()?;
-        let Some((id, parent, name)) = row else { return Ok(()) };
+        let Some((id, parent, name)) = row else { return Ok(false) };
         let next = self.next_version;
         self.next_version += 1;
         self.transaction.execute(
-            "INSERT INTO version (id, name, document, begin, mtime, dated, hashes, media, extra)
-             SELECT ?2, name, document, ?3, mtime, dated, hashes, media, extra FROM version WHERE id = ?1",
-            [version, next, now.nanos()],
+            "INSERT INTO version (id, name, document, begin, mtime, dated, size, hashes, media, extra)
+             SELECT ?2, name, document, ?3, mtime, dated, CASE WHEN settled OR ?4 THEN NULL ELSE size END, hashes, media, extra
+             FROM version WHERE id = ?1",
+            params![version, next, now.nanos(), content.is_some()],
         )?;
         self.close(version, now)?;
         self.transaction.execute("UPDATE name SET version = ?2 WHERE id = ?1", [id, next])?;
-        self.tree.count(&self.transaction, parent, &name, 0)
+        self.tree.count(&self.transaction, parent, &name, 0)?;
+        content.map_or(Ok(false), |content| self.store(next, content, now))
     }
 
     /// Content was read just now.

@@ -27,12 +27,38 @@ pub(super) struct Tree {
     /// The directories of the last path, below the directory given first.
     chain: Vec<(String, i64)>,
     chain_root: i64,
+    /// Directories below which this transaction put or found a live file: they are live, whether or not
+    /// the counts say so yet.
+    walked: Numbers,
     /// Directories that a name went from: `@self` may be all that is left in them.
     shrunk: BTreeSet<i64>,
     /// Files that moved into a directory of their own name: their old and their new numbers.
     pub(super) moved: Vec<(i64, i64)>,
     pub(super) next_name: i64,
     pub(super) changes: Changes,
+}
+
+/// A set of numbers of names: a bit for each, so that millions cost little.
+#[derive(Debug, Default)]
+pub(super) struct Numbers(Vec<u64>);
+
+impl Numbers {
+    /// Adds a number; false if it was in already.
+    pub(super) fn insert(&mut self, id: i64) -> bool {
+        let id = usize::try_from(id).unwrap_or(0);
+        let (word, bit) = (id / 64, 1_u64 << (id % 64));
+        if word >= self.0.len() {
+            self.0.resize((word + 1).max(self.0.len() * 2), 0);
+        }
+        let new = self.0[word] & bit == 0;
+        self.0[word] |= bit;
+        new
+    }
+
+    pub(super) fn contains(&self, id: i64) -> bool {
+        let id = usize::try_from(id).unwrap_or(0);
+        self.0.get(id / 64).is_some_and(|word| word >> (id % 64) & 1 == 1)
+    }
 }
 
 /// Above this, counts are written before the end of the transaction.
@@ -56,7 +82,8 @@ impl Tree {
 
     /// Whether live names lie in the directory, those of this transaction counted.
     pub(super) fn is_live_directory(&self, row: NameRow) -> bool {
-        row.version.is_none() && row.live + self.deltas.get(&row.id).copied().unwrap_or(0) > 0
+        row.version.is_none()
+            && (self.walked.contains(row.id) || row.live + self.deltas.get(&row.id).copied().unwrap_or(0) > 0)
     }
 
     pub(super) fn insert(
@@ -106,6 +133,7 @@ impl Tree {
                 }
             };
             self.chain.push((name.clone(), id));
+            self.walked.insert(id);
             at = id;
         }
         Ok(at)

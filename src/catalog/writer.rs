@@ -131,7 +131,7 @@ impl Writer {
     /// If SQLite fails.
     pub fn evictable(&self, limit: usize, after: Option<&Evictable>) -> Result<Vec<Evictable>> {
         let mut statement = self.connection.prepare_cached(
-            "SELECT o.id, o.used, o.sha256, o.size, (SELECT name FROM version WHERE object = o.id LIMIT 1) FROM object o
+            "SELECT o.id, o.used, o.sha256, o.size FROM object o
              WHERE (o.used, o.id) > (?1, ?2)
                AND NOT EXISTS (SELECT 1 FROM version v WHERE v.object = o.id AND v.until IS NOT NULL)
              ORDER BY o.used, o.id LIMIT ?3",
@@ -143,9 +143,18 @@ impl Writer {
                 used: row.get(1)?,
                 sha256: row.get(2)?,
                 size: row.get::<_, i64>(3)?.unsigned_abs(),
-                name: row.get::<_, Option<i64>>(4)?.unwrap_or(0),
             })
         })?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// The names of all versions that have this content.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn names_with(&self, object: i64) -> Result<Vec<i64>> {
+        let mut statement = self.connection.prepare_cached("SELECT DISTINCT name FROM version WHERE object = ?1")?;
+        let rows = statement.query_map([object], |row| row.get(0))?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
@@ -162,7 +171,7 @@ impl Writer {
 
 pub(super) fn sets(connection: &Connection) -> Result<Vec<SetRow>> {
     let mut statement = connection.prepare_cached(
-        "SELECT id, key, label, directory, state, cursor, at, synced, resources, held FROM rset ORDER BY id",
+        "SELECT id, key, label, directory, state, cursor, at, synced, resources, held, held_edition FROM rset ORDER BY id",
     )?;
     let time = |nanos: Option<i64>| nanos.map(Datetime::from_nanos);
     let rows = statement.query_map([], |row| {
@@ -178,6 +187,7 @@ pub(super) fn sets(connection: &Connection) -> Result<Vec<SetRow>> {
             synced: time(row.get(7)?),
             resources: row.get::<_, i64>(8)?.unsigned_abs(),
             held: row.get::<_, Option<i64>>(9)?.map(i64::unsigned_abs),
+            held_edition: row.get(10)?,
         })
     })?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)

@@ -70,6 +70,9 @@ enum Command {
         /// A mount, or a path in one
         #[arg(value_name = "DIR")]
         directory: PathBuf,
+        /// Let go what a complete list leaves out, however much it is
+        #[arg(long)]
+        accept_deletions: bool,
     },
     /// Bring content into the cache ahead of use; a directory means all below it
     Fetch {
@@ -122,7 +125,7 @@ pub(super) fn run(arguments: Vec<OsString>) -> Done {
         }
         Command::Status { directory, json, watch } => status::run(directory.as_deref(), json, watch),
         Command::Inspect(arguments) => inspect::run(&arguments),
-        Command::Refresh { directory } => refresh::run(&directory),
+        Command::Refresh { directory, accept_deletions } => refresh::run(&directory, accept_deletions),
         Command::Fetch { pin, paths } => fetch::run(&paths, pin),
         Command::Install(arguments) => install::run(&arguments),
         Command::Demo { directory, once } => demo::run(directory.as_deref(), once),

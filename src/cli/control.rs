@@ -68,7 +68,7 @@ async fn say(to: &mut OwnedWriteHalf, response: &Response) {
 async fn answer(engine: &Arc<Engine>, line: &str, mut to: OwnedWriteHalf) {
     let response = match serde_json::from_str(line) {
         Err(error) => Response::Failed { error: format!("a request that is not understood: {error}") },
-        Ok(Request::Refresh) => match engine.sync(None).await {
+        Ok(Request::Refresh { accept_deletions }) => match engine.sync(None, accept_deletions).await {
             Ok(summary) => Response::Done { text: summary_text(&summary) },
             Err(error) => Response::Failed { error: error.to_string() },
         },

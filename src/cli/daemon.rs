@@ -15,7 +15,7 @@ use super::bridge::Bridge;
 use super::messages::Report;
 use super::options::Options;
 use super::report::Reporter;
-use super::{Done, Stop, control, exit, logging};
+use super::{Done, Stop, control, exit, logging, mounts};
 use crate::catalog::{CacheLock, Changes, SetState};
 use crate::fs::{Filesystem, View, invalidate};
 use crate::path::Mapper;
@@ -194,6 +194,7 @@ fn open_engine(
     let config = Config {
         source: task.source.clone(),
         set: options.set.clone(),
+        base: options.base.clone(),
         content_all: options.content_all,
         verify: options.verify,
         offline: options.offline,
@@ -203,7 +204,19 @@ fn open_engine(
     Engine::open(cache, config, client, mapper, announce).map_err(|error| error.to_string())
 }
 
+/// Holds a directory while it is being mounted on: two at once would stack their mounts.
+fn claim(directory: &std::path::Path) -> Result<std::fs::File, String> {
+    let error = |error: std::io::Error| format!("{}: {error}", directory.display());
+    let file = std::fs::File::open(directory).map_err(error)?;
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).map_err(|errno| error(errno.into()))?;
+    match mounts::at(directory).map_err(error)? {
+        Some(mounted) => Err(super::mount::taken(&mounted)),
+        None => Ok(file),
+    }
+}
+
 fn mount(task: &Task, engine: &Arc<Engine>, resources: u64) -> Result<Session<Filesystem>, String> {
+    let _claim = claim(&task.directory)?;
     let options = &task.options;
     let root = geteuid().is_root();
     let view = View {
@@ -220,6 +233,8 @@ fn mount(task: &Task, engine: &Arc<Engine>, resources: u64) -> Result<Session<Fi
         directory: task.directory.clone(),
         offline: options.offline,
         content_all: options.content_all,
+        runtime: tokio::runtime::Handle::current(),
+        totals: Arc::default(),
     });
     let bridge = Bridge { engine: Arc::clone(engine), reporter, runtime: tokio::runtime::Handle::current() };
     let filesystem = Filesystem::new(Arc::clone(engine.readers()), Arc::new(bridge), view);
@@ -299,7 +314,7 @@ async fn first_sync(
     }
     let mut sync = tokio::spawn({
         let engine = Arc::clone(engine);
-        async move { engine.sync(found).await }
+        async move { engine.sync(found, false).await }
     });
     let patience = match (options.bg, has_tree) {
         (true, _) => Duration::ZERO,

@@ -26,7 +26,7 @@ pub(super) enum Report {
 #[serde(rename_all = "snake_case")]
 pub(super) enum Request {
     /// Sync now.
-    Refresh,
+    Refresh { accept_deletions: bool },
     /// Fetch what is at or below this path.
     Fetch { path: String, pin: bool },
     /// Change options.

@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader, IsTerminal as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -41,11 +42,7 @@ pub(super) fn run(asked: &Mount) -> Done {
     }
     check_source(&asked.source)?;
     if let Some(mounted) = mounts::at(&directory).map_err(failed)? {
-        return Err(failed(format_args!(
-            "{} is mounted already, from {}; unmount it first, or use -o remount",
-            directory.display(),
-            mounted.source
-        )));
+        return Err(failed(taken(&mounted)));
     }
     if asked.fake {
         return Ok(());
@@ -62,6 +59,12 @@ pub(super) fn run(asked: &Mount) -> Done {
     start(asked, &task)
 }
 
+/// What is said where a directory is a mount of ours already.
+pub(super) fn taken(mounted: &mounts::Mounted) -> String {
+    let mounts::Mounted { directory, source } = mounted;
+    format!("{} is mounted already, from {source}; unmount it first, or use -o remount", directory.display())
+}
+
 /// Runs as the daemon that [`run`] started.
 pub(super) fn run_daemon(asked: &Mount) -> Done {
     let options = Options::parse(&asked.options, asked.sloppy).map_err(wrong)?;
@@ -70,17 +73,54 @@ pub(super) fn run_daemon(asked: &Mount) -> Done {
     daemon::run_detached(&task).map_err(|stop| Stop::new(stop.code, ""))
 }
 
+/// What is at a directory.
+enum Place {
+    Free(PathBuf),
+    /// A mount whose daemon is gone.
+    Dead(PathBuf),
+}
+
+/// How long a directory may take to say what it is: on a mount whose daemon hangs, it never does.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// The directory's own path, without symbolic links; a dead mount of ours on it is taken away.
 fn prepare(directory: &Path) -> Result<PathBuf, Stop> {
+    let (tell, told) = std::sync::mpsc::channel();
+    let path = directory.to_owned();
+    std::thread::spawn(move || tell.send(look(&path)));
+    let hangs = || {
+        let directory = directory.display();
+        failed(format_args!(
+            "{directory} does not answer: a mount on it hangs; take it away first: umount -l {directory}"
+        ))
+    };
+    match told.recv_timeout(PATIENCE).map_err(|_| hangs())?? {
+        Place::Free(found) => Ok(found),
+        Place::Dead(found) => {
+            if mounts::at(&found).map_err(failed)?.is_none() {
+                return Err(failed(format_args!(
+                    "{}: a dead mount that is not ours; umount it first",
+                    directory.display()
+                )));
+            }
+            detach(&found)?;
+            prepare(&found)
+        }
+    }
+}
+
+fn look(directory: &Path) -> Result<Place, Stop> {
     let path = std::path::absolute(directory).map_err(failed)?;
     let looked = path.canonicalize().and_then(|found| Ok((found.metadata()?.is_dir(), found)));
     let found = match looked {
         Ok((true, found)) => found,
         Ok((false, _)) => return Err(failed(format_args!("{} is not a directory", directory.display()))),
-        Err(error) if is_dead(&error) => match (path.parent().map(Path::canonicalize), path.file_name()) {
-            (Some(Ok(parent)), Some(name)) => parent.join(name),
-            _ => path,
-        },
+        Err(error) if is_dead(&error) => {
+            return Ok(Place::Dead(match (path.parent().map(Path::canonicalize), path.file_name()) {
+                (Some(Ok(parent)), Some(name)) => parent.join(name),
+                _ => path,
+            }));
+        }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let directory = directory.display();
             return Err(failed(format_args!(
@@ -91,14 +131,7 @@ fn prepare(directory: &Path) -> Result<PathBuf, Stop> {
     };
     // The kernel may still know the root of a dead mount; this file it always asks for.
     let answer = std::fs::metadata(found.join(".resourcesync/status.json"));
-    if !answer.is_err_and(|error| is_dead(&error)) {
-        return Ok(found);
-    }
-    if mounts::at(&found).map_err(failed)?.is_none() {
-        return Err(failed(format_args!("{}: a dead mount that is not ours; umount it first", directory.display())));
-    }
-    detach(&found)?;
-    prepare(&found)
+    Ok(if answer.is_err_and(|error| is_dead(&error)) { Place::Dead(found) } else { Place::Free(found) })
 }
 
 fn is_dead(error: &std::io::Error) -> bool {

@@ -1,11 +1,14 @@
 //! What a mount is doing, as `.resourcesync/status.json` and `status --json` show it.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use crate::catalog::{SetRow, SetState};
+use tokio::runtime::Handle;
+
+use crate::catalog::{SetRow, SetState, Totals};
 use crate::document::Datetime;
 use crate::sync::Engine;
 
@@ -106,15 +109,46 @@ pub(super) struct Reporter {
     pub(super) directory: PathBuf,
     pub(super) offline: bool,
     pub(super) content_all: bool,
+    pub(super) runtime: Handle,
+    pub(super) totals: Arc<LastTotals>,
+}
+
+/// Sums that take a while: the last ones, and whether newer ones are being made.
+#[derive(Default)]
+pub(super) struct LastTotals {
+    last: Mutex<Option<Totals>>,
+    under_way: AtomicBool,
 }
 
 impl Reporter {
+    /// The last sums. New ones are made meanwhile, for who asks next; only the very first are waited for.
+    fn totals(&self) -> Totals {
+        let last = *self.totals.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let (engine, totals) = (Arc::clone(&self.engine), Arc::clone(&self.totals));
+        let make = move || {
+            let made = engine.readers().ask(|reader| reader.totals()).unwrap_or_default();
+            *totals.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
+            totals.under_way.store(false, Ordering::Release);
+            made
+        };
+        if self.totals.under_way.swap(true, Ordering::AcqRel) {
+            return last.unwrap_or_default();
+        }
+        match last {
+            None => make(),
+            Some(last) => {
+                self.runtime.spawn_blocking(make);
+                last
+            }
+        }
+    }
+
     /// How the mount is doing now.
     pub(super) fn report(&self) -> Report {
         let engine = &self.engine;
         let status = engine.status();
         let sets = engine.sets().unwrap_or_default();
-        let totals = engine.readers().ask(|reader| reader.totals()).unwrap_or_default();
+        let totals = self.totals();
         let progress = status.progress();
         let (errors, error_count) = status.errors();
         let synced = sets.iter().filter_map(|set| set.synced).min();

@@ -35,22 +35,17 @@ pub fn start(
 }
 
 fn tell(notifier: &Notifier, device: &OwnedFd, changes: &Changes) {
-    let mut one_by_one = !changes.too_many;
     if changes.too_many
         && let Err(error) = new_epoch(device)
     {
-        // Kernels before 6.16 have no epochs: there the directories' names expire with their entries,
-        // which a full invalidation of each directory brings about only for listings.
-        tracing::warn!(%error, "the kernel takes no new epoch; remount to see all changes at once");
-        one_by_one = true;
+        // Kernels before 6.16 have no epochs.
+        tracing::warn!(%error, "the kernel takes no new epoch; names that it knows may be out of date until the next mount");
     }
     for directory in &changes.directories {
         report(notifier.inval_inode(INodeNo(*directory), 0, 0), *directory, "");
     }
-    if one_by_one {
-        for (directory, name) in &changes.names {
-            report(notifier.inval_entry(INodeNo(*directory), OsStr::new(name)), *directory, name);
-        }
+    for (directory, name) in &changes.names {
+        report(notifier.inval_entry(INodeNo(*directory), OsStr::new(name)), *directory, name);
     }
 }
 

@@ -117,6 +117,9 @@ pub struct Answer {
 
 /// How often a request is tried again that nobody waits for.
 const MOST_TRIES: u32 = 5;
+/// The longest that such a request waits because a server asked for it; then it fails, and is made again
+/// with the next sync.
+const MOST_PATIENCE: Duration = Duration::from_secs(60);
 
 impl Client {
     /// Makes a client.
@@ -159,6 +162,12 @@ impl Client {
         self.pace.connections()
     }
 
+    /// How long bytes that came already are held back to keep to the rate.
+    #[must_use]
+    pub fn backlog(&self) -> Duration {
+        self.pace.backlog()
+    }
+
     /// Changes the longest wait for progress.
     pub fn set_timeout(&self, timeout: Duration) {
         self.timeout_millis.store(millis(timeout), Ordering::Relaxed);
@@ -194,7 +203,7 @@ impl Client {
             };
             let wait = asked_wait.unwrap_or_else(|| Duration::from_millis(250 << tries.min(5)));
             let late = asked.patience.is_some_and(|patience| begun.elapsed() + wait >= patience);
-            let hopeless = asked.patience.is_none() && (tries >= MOST_TRIES || wait > Duration::from_secs(120));
+            let hopeless = asked.patience.is_none() && (tries >= MOST_TRIES || wait > MOST_PATIENCE);
             if !error.trouble.passes() || late || hopeless {
                 return Err(error);
             }
@@ -247,8 +256,11 @@ impl Client {
         let host = url.host_str().map(|host| format!("{host}:{}", url.port_or_known_default().unwrap_or(0)));
         let host = host.unwrap_or_default();
         let timeout = asked.patience.unwrap_or_else(|| self.timeout());
-        if let Some(wait) = self.pace.held(&host) {
-            if asked.patience.is_some() && wait > timeout {
+        // Somebody who waits tries all the same: the server may have meant one resource only.
+        if asked.patience.is_none()
+            && let Some(wait) = self.pace.held(&host)
+        {
+            if wait > MOST_PATIENCE {
                 return Err(SourceError::new(&url, Trouble::Status { code: 503, retry_after: Some(wait) }));
             }
             tokio::time::sleep(wait).await;

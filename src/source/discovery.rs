@@ -55,6 +55,8 @@ pub struct Discovery {
     pub description: Option<String>,
     /// At least one.
     pub sets: Vec<FoundSet>,
+    /// Whether everything that was named could be read: if not, there may be more sets.
+    pub complete: bool,
     /// What was odd on the way.
     pub warnings: Vec<String>,
 }
@@ -116,6 +118,7 @@ struct Seen {
 struct Explorer<'c> {
     client: &'c Arc<Client>,
     warnings: Vec<String>,
+    failed: bool,
 }
 
 /// What a page is.
@@ -136,7 +139,7 @@ pub async fn discover(client: &Arc<Client>, source: &str) -> Result<Discovery> {
             Trouble::BadUrl(format!("{error}; a Source is named by its URL, https://source.example/")),
         )
     })?;
-    let mut explorer = Explorer { client, warnings: Vec::new() };
+    let mut explorer = Explorer { client, warnings: Vec::new(), failed: false };
     let mut tried: Vec<SourceError> = Vec::new();
     let is_origin = matches!(url.path(), "" | "/") && url.query().is_none();
     if is_origin && let Ok(well_known) = url.join("/.well-known/resourcesync") {
@@ -145,7 +148,8 @@ pub async fn discover(client: &Arc<Client>, source: &str) -> Result<Discovery> {
                 Ok(found) => return Ok(found),
                 Err(error) => tried.push(error),
             },
-            Err(error) if error.trouble.is_away() => return Err(error),
+            // A Source that is ill for a moment is not one without this route.
+            Err(error) if error.trouble.is_away() || error.trouble.passes() => return Err(error),
             Err(error) => tried.push(error),
         }
     }
@@ -155,7 +159,7 @@ pub async fn discover(client: &Arc<Client>, source: &str) -> Result<Discovery> {
             Ok(found) => return Ok(found),
             Err(error) => tried.push(error),
         },
-        Err(error) if error.trouble.is_away() => return Err(error),
+        Err(error) if error.trouble.is_away() || error.trouble.passes() => return Err(error),
         Err(error) => tried.push(error),
     }
     if is_origin {
@@ -220,24 +224,19 @@ impl Explorer<'_> {
             .filter(|link| link.is("resourcesync"))
             .filter_map(|link| base.join(&link.href).ok())
             .collect();
-        if !links.is_empty() {
-            return Ok(Page::Links(Route::LinkHeader, links));
-        }
-        let is_html = answer.header_values("content-type").any(|kind| kind.trim_start().starts_with("text/html"));
-        if !is_html {
-            let (body, whole) = prefix(&mut answer, Vec::new(), PEEK).await?;
-            if !looks_like_html(&body) {
-                drop(answer);
-                let seen = if whole { see(&base, &body, true)? } else { self.document(&base).await? };
-                return Ok(Page::Document(Box::new(seen)));
-            }
-            return html_links(&base, &body);
-        }
-        let (body, _) = prefix(&mut answer, Vec::new(), PEEK).await?;
-        // Some servers call everything HTML.
-        match see(&base, &body, true) {
-            Ok(seen) if !looks_like_html(&body) => Ok(Page::Document(Box::new(seen))),
-            _ => html_links(&base, &body),
+        let (body, whole) = prefix(&mut answer, Vec::new(), PEEK).await?;
+        drop(answer);
+        let seen = match (looks_like_html(&body), whole) {
+            (true, _) => None,
+            (false, true) => Some(see(&base, &body, true)),
+            (false, false) if open(&base, &body).is_ok() => Some(self.document(&base).await),
+            (false, false) => Some(see(&base, &body, false)),
+        };
+        match seen {
+            Some(Ok(seen)) => Ok(Page::Document(Box::new(seen))),
+            _ if !links.is_empty() => Ok(Page::Links(Route::LinkHeader, links)),
+            Some(Err(error)) => Err(error),
+            None => html_links(&base, &body),
         }
     }
 
@@ -257,6 +256,7 @@ impl Explorer<'_> {
                 }
                 Err(error) => {
                     self.warnings.push(error.to_string());
+                    self.failed = true;
                     failed = Some(error);
                 }
             }
@@ -279,7 +279,10 @@ impl Explorer<'_> {
             match self.document(&target).await {
                 Ok(seen) if seen.head.capability().is_some() => lists.push(seen),
                 Ok(seen) => plain.push(seen),
-                Err(error) => self.warnings.push(error.to_string()),
+                Err(error) => {
+                    self.failed = true;
+                    self.warnings.push(error.to_string());
+                }
             }
         }
         let chosen = if lists.is_empty() { plain } else { lists };
@@ -301,7 +304,7 @@ impl Explorer<'_> {
     }
 
     fn result(&mut self, route: Route, description: Option<String>, sets: Vec<FoundSet>) -> Discovery {
-        Discovery { route, description, sets, warnings: std::mem::take(&mut self.warnings) }
+        Discovery { route, description, sets, complete: !self.failed, warnings: std::mem::take(&mut self.warnings) }
     }
 
     /// The sets that a document leads to.
@@ -349,6 +352,7 @@ impl Explorer<'_> {
                     }
                     Err(error) => {
                         self.warnings.push(error.to_string());
+                        self.failed = true;
                         failed = Some(error);
                     }
                 }

@@ -88,6 +88,12 @@ impl Pace {
         until.checked_duration_since(Instant::now())
     }
 
+    /// How long it takes until all bytes that came may have come.
+    pub(super) fn backlog(&self) -> Duration {
+        let next = *self.next_byte.lock().unwrap_or_else(PoisonError::into_inner);
+        next.saturating_duration_since(Instant::now())
+    }
+
     /// Waits until so many bytes more may have come.
     pub(super) async fn spend(&self, bytes: usize) {
         let Some(rate) = self.rate() else { return };

@@ -16,7 +16,11 @@ use crate::path::{Mapper, set_labels};
 use crate::source::{Discovery, FoundSet};
 
 /// Brings all sets in step.
-pub(super) async fn sync(engine: &Arc<Engine>, found: Option<Discovery>) -> Result<Summary, SyncError> {
+pub(super) async fn sync(
+    engine: &Arc<Engine>,
+    found: Option<Discovery>,
+    accept_deletions: bool,
+) -> Result<Summary, SyncError> {
     let status = engine.status();
     let found = match found {
         Some(found) => found,
@@ -38,7 +42,7 @@ pub(super) async fn sync(engine: &Arc<Engine>, found: Option<Discovery>) -> Resu
             )));
             continue;
         }
-        match one(engine, row, &roots).await {
+        match one(engine, row, &roots, accept_deletions).await {
             Ok(part) => {
                 synced = true;
                 summary.added += part.added;
@@ -97,11 +101,14 @@ async fn choose(engine: &Arc<Engine>, found: &Discovery) -> Result<Vec<(SetRow, 
             .filter_map(|(set, _)| Some((rows.iter().find(|row| row.key == set.key)?.clone(), set)))
             .collect());
     }
+    let known_sets = known.len();
     let mut chosen = Vec::new();
     for row in known {
         let same = found.sets.iter().find(|set| set.key == row.key);
-        // A Source with one set that moved its documents still has that one set.
-        let moved = (found.sets.len() == 1).then(|| found.sets.first()).flatten();
+        // A Source with one set that moved its documents still has that one set; but one that could not
+        // be read whole, or was found by a lesser route, has not moved anything.
+        let only = known_sets == 1 && found.sets.len() == 1 && found.complete && engine.config.set.is_none();
+        let moved = found.sets.first().filter(|set| only && set.capability_list.is_some());
         match same.or(moved) {
             Some(set) => chosen.push((row, set.clone())),
             None => engine
@@ -124,7 +131,12 @@ async fn choose(engine: &Arc<Engine>, found: &Discovery) -> Result<Vec<(SetRow, 
 }
 
 /// Brings one set in step.
-async fn one(engine: &Arc<Engine>, set: SetRow, roots: &[String]) -> Result<Summary, SyncError> {
+async fn one(
+    engine: &Arc<Engine>,
+    set: SetRow,
+    roots: &[String],
+    accept_deletions: bool,
+) -> Result<Summary, SyncError> {
     let status = Arc::clone(engine.status());
     status.phase("reading lists");
     let known = {
@@ -153,7 +165,7 @@ async fn one(engine: &Arc<Engine>, set: SetRow, roots: &[String]) -> Result<Summ
     }
     status.phase("applying");
     let mapper = Arc::clone(&engine.mapper);
-    engine.ledger.step(move |writer| apply(writer, &mapper, &status, &set, lists)).await
+    engine.ledger.step(move |writer| apply(writer, &mapper, &status, &set, lists, accept_deletions)).await
 }
 
 /// Applies documents in one step.
@@ -163,16 +175,27 @@ fn apply(
     status: &Status,
     set: &SetRow,
     lists: Lists,
+    accept_deletions: bool,
 ) -> Result<(Summary, crate::catalog::Changes), CatalogError> {
     let mut summary = Summary { not_modified: lists.unchanged.len() as u64, ..Summary::default() };
     let cursor = lists.cursor();
+    let edition = lists.edition();
     let mut complete = lists.failed.is_empty();
     let known = writer.documents(set.id)?;
     let mut transaction = writer.begin(true)?;
-    let mut kept: HashSet<i64> = lists.unchanged.iter().map(|row| row.id).collect();
-    let mut current = kept.clone();
+    let mut current: HashSet<i64> = lists.unchanged.iter().map(|row| row.id).collect();
+    let mut kept = current.clone();
+    if !complete {
+        // What could not be asked for still stands.
+        let asked: HashSet<&str> = lists.asked();
+        kept.extend(known.iter().filter(|row| !asked.contains(row.url.as_str())).map(|row| row.id));
+        current.extend(&kept);
+    }
+    transaction.keep(kept);
     for row in &lists.indexes {
-        current.insert(transaction.put_document(set.id, row)?);
+        let known = DocumentRow { etag: None, last_modified: None, ..row.clone() };
+        // While a part is missing, the index is read again, or nobody would ask for that part.
+        current.insert(transaction.put_document(set.id, if complete { row } else { &known })?);
     }
     let read_some = !lists.read.is_empty();
     let mut whole_documents = Vec::new();
@@ -187,36 +210,40 @@ fn apply(
         }
     }
     let gone_documents = known.iter().any(|row| !current.contains(&row.id));
-    if !lists.failed.is_empty() {
-        // What could not be asked for still stands.
-        let silent = known.iter().map(|row| row.id).filter(|id| !current.contains(id)).collect::<Vec<_>>();
-        kept.extend(&silent);
-        current.extend(&silent);
-    }
     let mut held = None;
     // Where everything that is listed is known to stand in a document that did not change, nothing goes.
     let doubtful = read_some || gone_documents || set.state != SetState::Complete;
+    let mut read_all_again = false;
     if complete && doubtful {
-        let unseen = transaction.unseen(set.id, &kept)?;
-        if unseen * 2 > set.resources && set.held.is_none() {
-            held = Some(unseen);
-            summary.held = unseen;
+        let unseen = transaction.unseen(set.id)?;
+        read_all_again = unseen.doubtful > 0;
+        let agrees =
+            set.held.is_some_and(|before| unseen.gone <= before) && set.held_edition.as_ref() != Some(&edition);
+        if unseen.gone * 2 > set.resources && !agrees && !accept_deletions {
+            held = Some(unseen.gone);
+            summary.held = unseen.gone;
             status.warning(&format!(
-                "{}: its list leaves out {unseen} of {} resources; they stay until another complete list agrees",
-                set.key, set.resources
+                "{}: its list leaves out {} of {} resources; they stay until another edition of it agrees, or until \
+                 `resourcesync refresh --accept-deletions`",
+                set.key, unseen.gone, set.resources
             ));
-        } else if unseen > 0 {
-            summary.deleted = transaction.delete_unseen(set.id, &kept, cursor.unwrap_or_else(Datetime::now))?;
+        } else if unseen.gone > 0 {
+            summary.deleted = transaction.delete_unseen(set.id, cursor.unwrap_or_else(Datetime::now))?;
         }
     }
     if !complete || held.is_some() {
-        transaction.disown_unseen(set.id, &kept)?;
+        transaction.disown_unseen(set.id)?;
     }
     // Documents that were not read whole have no validators: they are read again.
-    for row in &whole_documents {
-        transaction.put_document(set.id, row)?;
+    if !read_all_again {
+        for row in &whole_documents {
+            transaction.put_document(set.id, row)?;
+        }
     }
     transaction.forget_documents(set.id, &current)?;
+    if read_all_again {
+        transaction.forget_validators(set.id)?;
+    }
     summary.partial = !complete;
     let state = match (held, complete) {
         (Some(_), _) => SetState::Held,
@@ -224,7 +251,8 @@ fn apply(
         (None, false) => SetState::Partial,
     };
     let cursor = cursor.filter(|_| complete && held.is_none());
-    transaction.finish_set(set.id, &SyncResult { state, cursor, at: cursor, held })?;
+    let held_edition = held.map(|_| set.held_edition.clone().filter(|_| set.held == held).unwrap_or(edition));
+    transaction.finish_set(set.id, &SyncResult { state, cursor, at: cursor, held, held_edition })?;
     let changes = transaction.commit()?;
     writer.checkpoint()?;
     Ok((summary, changes))
@@ -240,10 +268,11 @@ fn apply_document(
     document: Spooled,
     summary: &mut Summary,
 ) -> Result<Option<u64>, CatalogError> {
-    let Spooled { row, file, .. } = &document;
+    let Spooled { row, path, .. } = &document;
+    let file = std::fs::File::open(path).map_err(|error| CatalogError::io(path, error))?;
     let base = url::Url::parse(&row.url).ok();
     let at = row.at.unwrap_or_else(Datetime::now);
-    let mut reader = match Reader::open(file, &row.url, Limits::default()) {
+    let mut reader = match Reader::open(&file, &row.url, Limits::default()) {
         Ok(reader) => reader,
         Err(error) => {
             status.error(&error.to_string());

@@ -17,8 +17,9 @@ use futures_util::stream::FuturesUnordered;
 use lru::LruCache;
 use tokio::sync::{Semaphore, watch};
 
-use super::download::{self, Served};
+use super::download;
 use super::ledger::Ledger;
+use super::open_files::OpenFiles;
 use super::ranges::Ranges;
 use super::status::Status;
 use super::{Config, SyncError, Verify};
@@ -27,8 +28,6 @@ use crate::document::Algorithm;
 use crate::source::{Asked, Client, Expected, SourceError, Trouble, locations};
 use crate::store::Store;
 
-/// Open files that are kept for the next read.
-const OPEN_FILES: usize = 1024;
 /// How long a failure is answered from memory, so that a reader that insists does not become a storm.
 const FAILURE_KEPT: Duration = Duration::from_secs(3);
 /// The most sizes that wait to be asked for because somebody lists a directory.
@@ -107,7 +106,7 @@ pub(super) struct Contents {
     readers: Arc<Pool>,
     ledger: Ledger,
     status: Arc<Status>,
-    files: Mutex<LruCache<i64, Ready>>,
+    files: OpenFiles,
     flights: Mutex<HashMap<i64, Arc<Flight>>>,
     failures: Mutex<LruCache<i64, (Instant, Failure)>>,
     expected: Arc<Semaphore>,
@@ -130,6 +129,7 @@ impl Contents {
         readers: &Arc<Pool>,
         ledger: &Ledger,
         status: &Arc<Status>,
+        files: OpenFiles,
     ) -> Arc<Self> {
         let ahead = client.connections().saturating_sub(1).max(1);
         Arc::new(Self {
@@ -140,7 +140,7 @@ impl Contents {
             readers: Arc::clone(readers),
             ledger: ledger.clone(),
             status: Arc::clone(status),
-            files: Mutex::new(LruCache::new(capacity(OPEN_FILES))),
+            files,
             flights: Mutex::new(HashMap::new()),
             failures: Mutex::new(LruCache::new(capacity(10_000))),
             expected: Arc::new(Semaphore::new(MOST_EXPECTED)),
@@ -149,8 +149,8 @@ impl Contents {
     }
 
     pub(super) fn ready(&self, version: i64) -> Option<Ready> {
-        if let Some(ready) = locked(&self.files).get(&version) {
-            return Some(ready.clone());
+        if let Some(ready) = self.files.get(version) {
+            return Some(ready);
         }
         let content = match self.ledger.pending(version) {
             Some(content) => content,
@@ -164,13 +164,17 @@ impl Contents {
         match self.store.object(&content.sha256) {
             Ok(file) => {
                 let ready = Ready { file: Arc::new(file), size: content.size, verified: content.verified };
-                locked(&self.files).put(version, ready.clone());
+                self.files.put(version, content.sha256, ready.clone());
                 self.ledger.touched(content.sha256);
                 Some(ready)
             }
-            Err(error) => {
-                self.status.warning(&format!("content is missing from the cache and will be fetched again: {error}"));
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                self.status.warning("content is missing from the cache and will be fetched again");
                 self.ledger.lost(content.sha256);
+                None
+            }
+            Err(error) => {
+                self.status.error(&format!("cache: {error}"));
                 None
             }
         }
@@ -236,7 +240,8 @@ impl Contents {
                     asked = true;
                 }
             }
-            let deadline = tokio::time::Instant::from_std(last + self.client.timeout());
+            // What `rate=` makes us wait is no fault of the Source's.
+            let deadline = tokio::time::Instant::from_std(last + self.client.timeout() + self.client.backlog());
             if tokio::time::timeout_at(deadline, steps.changed()).await.is_err() {
                 let what = self.row(version).ok().flatten().map(|row| row.uri).unwrap_or_default();
                 return Err(self.failed(
@@ -260,10 +265,10 @@ impl Contents {
         flights.insert(version, Arc::clone(&flight));
         let (this, own) = (Arc::clone(self), Arc::clone(&flight));
         tokio::spawn(async move {
-            let result = this.fetch(version, &own, waited_for).await;
-            if let Ok(ready) = &result {
-                locked(&this.files).put(version, ready.clone());
-            }
+            let fetch = std::panic::AssertUnwindSafe(this.fetch(version, &own, waited_for));
+            let result = futures_util::FutureExt::catch_unwind(fetch).await;
+            let result =
+                result.unwrap_or_else(|_| Err(this.failed(version, "a bug ended the fetch; see the log".to_owned())));
             locked(&this.flights).remove(&version);
             own.step.send_replace(Step::Done(result));
         });
@@ -279,8 +284,8 @@ impl Contents {
             return Ok(ready);
         }
         let expected = expected(&row);
-        if let Some(ready) = self.same_content(version, &expected) {
-            return Ok(ready);
+        if let Some(content) = self.same_content(&expected) {
+            return self.land(&row, content);
         }
         if self.offline {
             return Err(self.failed(version, format!("{}: not in the cache, and the mount is offline", row.uri)));
@@ -306,7 +311,22 @@ impl Contents {
                 patience,
             };
             match job.run().await {
-                Ok(served) => return self.keep(&row, served),
+                Ok(served) => {
+                    if let Some(trouble) = &served.forgiven {
+                        self.status.warning(&format!("{}: {trouble}", row.uri));
+                    }
+                    self.status.update(|progress| progress.fetched_bytes += served.content.size);
+                    return self.land(&row, served.content);
+                }
+                Err(error) if flight.stream.get().is_some() => {
+                    // Readers have seen bytes of this location: another one must not go on under them.
+                    // What was seen of a body that is refused stays with the old inode.
+                    if !error.trouble.passes() && !error.trouble.is_away() {
+                        self.ledger.superseded(version, None);
+                    }
+                    errors.push(error);
+                    break;
+                }
                 Err(error) => {
                     if places.len() > 1 {
                         self.status.warning(&format!("{error}; trying the next location"));
@@ -320,48 +340,42 @@ impl Contents {
 
     /// Content that another version brought already is this one's too, if the Source says so by a hash
     /// that objects are named by.
-    fn same_content(&self, version: i64, expected: &Expected) -> Option<Ready> {
+    fn same_content(&self, expected: &Expected) -> Option<Content> {
         let sha256: [u8; 32] = expected.hashes.get(Algorithm::Sha256)?.bytes().try_into().ok()?;
         if expected.encoding.is_some() || self.verify == Verify::Off {
             return None;
         }
-        let file = self.store.object(&sha256).ok()?;
-        let size = file.metadata().ok()?.len();
-        if expected.length.is_some_and(|length| length != size) {
-            return None;
-        }
-        let content = Content { sha256, size, verified: true };
-        self.ledger.stored(version, content);
-        Some(Ready { file: Arc::new(file), size, verified: true })
+        let size = self.store.object(&sha256).ok()?.metadata().ok()?.len();
+        expected.length.is_none_or(|length| length == size).then_some(Content { sha256, size, verified: true })
     }
 
-    fn keep(&self, row: &VersionRow, served: Served) -> Result<Ready, Failure> {
-        if row.settled && row.size.is_some_and(|size| size != served.size) {
-            self.ledger.superseded(row.id);
-            let reason = format!(
-                "{}: it has {} bytes now, not {} as when its size was asked for; open the file anew",
-                row.uri,
-                served.size,
-                row.size.unwrap_or_default()
-            );
+    /// Content has come: it becomes the version's, unless `stat` has shown another size. Then it becomes
+    /// that of a successor, so that no reader sees the one contradict the other.
+    fn land(&self, row: &VersionRow, content: Content) -> Result<Ready, Failure> {
+        if let Some(shown) = row.size.filter(|shown| *shown != content.size) {
+            self.ledger.superseded(row.id, Some(content));
+            let reason =
+                format!("{}: it has {} bytes, not {shown} as was said; open the file anew", row.uri, content.size);
             return Err(self.failed(row.id, reason));
         }
-        if let Some(trouble) = &served.forgiven {
-            self.status.warning(&format!("{}: {trouble}", row.uri));
-        }
-        let content = Content { sha256: served.sha256, size: served.size, verified: served.verified };
-        match self.store.object(&content.sha256) {
-            Ok(file) => {
-                self.status.update(|progress| progress.fetched_bytes += served.size);
-                self.ledger.stored(row.id, content);
-                Ok(Ready { file: Arc::new(file), size: content.size, verified: content.verified })
+        self.ledger.stored(row.id, content);
+        self.open(row.id, content).ok_or_else(|| self.failed(row.id, format!("{}: the cache has lost it", row.uri)))
+    }
+
+    /// The size of a version, within the timeout.
+    pub(super) async fn size(self: &Arc<Self>, version: i64) -> Result<u64, Failure> {
+        let timeout = self.client.timeout();
+        match tokio::time::timeout(timeout, self.find_size(version)).await {
+            Ok(found) => found,
+            Err(_) => {
+                Err(self
+                    .failed(version, format!("version {version}: its size was not had within {} s", timeout.as_secs())))
             }
-            Err(error) => Err(self.failed(row.id, format!("cache: {error}"))),
         }
     }
 
     /// The size of a version: by HEAD where that tells it, else by fetching.
-    pub(super) async fn size(self: &Arc<Self>, version: i64) -> Result<u64, Failure> {
+    async fn find_size(self: &Arc<Self>, version: i64) -> Result<u64, Failure> {
         let Some(row) = self.row(version)? else {
             return Err(self.failed(version, format!("version {version} is not in the catalog")));
         };
@@ -385,8 +399,8 @@ impl Contents {
     async fn head(&self, row: &VersionRow) -> Option<u64> {
         let asked = Asked { head: true, patience: Some(self.client.timeout().mul_f32(0.4)), ..Asked::default() };
         let answer = self.client.ask(&row.uri, &asked).await.ok()?;
-        // What a coded body unfolds to, only reading it tells.
-        if answer.coding().is_some() { None } else { answer.length() }
+        // What a coded body unfolds to, only reading it tells; and a 0 is too often said for "not known".
+        if answer.coding().is_some() { None } else { answer.length().filter(|length| *length > 0) }
     }
 
     /// Asks for the sizes of versions that somebody lists, a few at a time.
@@ -409,31 +423,30 @@ impl Contents {
         name: i64,
         mut tell: impl FnMut(u64, u64, u64) + Send,
     ) -> Result<(), SyncError> {
-        let (mut after, mut files, mut bytes, mut failed) = (0, 0, 0, 0);
-        loop {
-            let page = self.readers.ask(|reader| reader.below(name, after, PAGE))?;
-            let Some((last, _, _)) = page.last() else { break };
-            after = *last;
-            let mut done = |result: Option<Result<Ready, Failure>>, size: Option<u64>| {
-                match result {
-                    Some(Err(_)) => failed += 1,
-                    Some(Ok(ready)) => {
-                        files += 1;
-                        bytes += ready.size;
-                    }
-                    None => {
-                        files += 1;
-                        bytes += size.unwrap_or(0);
-                    }
+        let (mut files, mut bytes, mut failed) = (0, 0, 0);
+        let mut missing = Vec::new();
+        self.readers.ask(|reader| {
+            reader.below(name, |version, size, cached| {
+                if cached {
+                    files += 1;
+                    bytes += size.unwrap_or(0);
+                } else {
+                    missing.push(version);
                 }
-                tell(files, bytes, failed);
-            };
-            let mut missing = Vec::new();
-            for (version, size, cached) in page {
-                if cached { done(None, size) } else { missing.push(version) }
+            })
+        })?;
+        tell(files, bytes, failed);
+        self.many(missing, |result| {
+            match result {
+                Err(_) => failed += 1,
+                Ok(ready) => {
+                    files += 1;
+                    bytes += ready.size;
+                }
             }
-            self.many(missing, |result| done(Some(result), None)).await;
-        }
+            tell(files, bytes, failed);
+        })
+        .await;
         Ok(())
     }
 

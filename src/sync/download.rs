@@ -14,6 +14,7 @@ use super::content::Flight;
 use super::ledger::boot;
 use super::ranges::Ranges;
 use super::status::Status;
+use crate::catalog::Content;
 use crate::source::{Answer, Asked, Client, Expected, Form, Hasher, SourceError, Sums, Trouble, decode, verify};
 use crate::store::Store;
 
@@ -31,17 +32,13 @@ const NOTE_EVERY: u64 = 8 << 20;
 const MOST_UNFOLDED: u64 = 1100;
 /// The largest decoded body that is taken in any case.
 const UNFOLDED_FREE: u64 = 64 << 20;
-/// Disk that is left free for others.
-const RESERVE: u64 = 64 << 20;
 /// Breaks without progress after which a location is given up.
 const MOST_BREAKS: u32 = 3;
 
 /// Bytes that are in the store now.
 #[derive(Debug)]
 pub(super) struct Served {
-    pub(super) sha256: [u8; 32],
-    pub(super) size: u64,
-    pub(super) verified: bool,
+    pub(super) content: Content,
     /// What `verify=warn` let pass.
     pub(super) forgiven: Option<Trouble>,
 }
@@ -107,13 +104,17 @@ impl Job<'_> {
             let answer = self.client.ask(self.url, &asked).await?;
             self.flight.progress();
             let resumed = answer.status == 206;
+            if resumed && notes.as_ref().is_some_and(|notes| !self.is_same(&answer, notes.validator.as_deref())) {
+                self.store.forget_partial(self.version).map_err(|error| self.disk(&error))?;
+                return Err(self.error(Trouble::Changed));
+            }
             let coding = answer.coding();
             let announced = answer.length();
             if !resumed && coding.is_none() && self.expected.encoding.is_none() && self.strict() {
                 self.check_announced(announced)?;
             }
             if !resumed && announced.is_some_and(|length| length <= SMALL) {
-                match answer.bytes(SMALL).await {
+                match self.small(answer).await {
                     Ok(body) => return self.judge_bytes(body, coding).await,
                     Err(error) if error.trouble.passes() && breaks + 1 < MOST_BREAKS => {
                         breaks += 1;
@@ -124,6 +125,19 @@ impl Job<'_> {
             }
             return self.large(answer, coding, if resumed { notes } else { None }).await;
         }
+    }
+
+    /// A small body, whole.
+    async fn small(&self, mut answer: Answer) -> Result<Vec<u8>> {
+        let mut body = Vec::new();
+        while let Some(chunk) = answer.chunk().await? {
+            self.flight.progress();
+            body.extend_from_slice(&chunk);
+            if body.len() as u64 > SMALL {
+                return Err(self.error(Trouble::Broken("more bytes came than were announced".to_owned())));
+            }
+        }
+        Ok(body)
     }
 
     fn check_announced(&self, announced: Option<u64>) -> Result<()> {
@@ -140,6 +154,16 @@ impl Job<'_> {
         let held_to_a_hash = !self.expected.hashes.is_empty() && self.strict();
         let trusted = notes.validator.is_some() && (notes.boot == boot() || held_to_a_hash);
         (notes.url == self.url && trusted && notes.ranges.len() > 0).then_some(notes)
+    }
+
+    /// Whether a part is of the representation that was begun. A server that ignores `If-Range` sends
+    /// parts of whatever it has now; one that sends no validator is believed only if a hash will tell.
+    fn is_same(&self, answer: &Answer, begun: Option<&str>) -> bool {
+        let validators = answer.validators();
+        match validators.strong() {
+            None => !self.expected.hashes.is_empty() && self.strict(),
+            now => now == begun,
+        }
     }
 
     fn write_notes(&self, notes: &Notes) -> Result<()> {
@@ -216,14 +240,7 @@ impl Job<'_> {
     }
 
     fn check_room(&self, needed: u64) -> Result<()> {
-        let room = self.store.room().map_err(|error| self.disk(&error))?;
-        if needed.saturating_add(RESERVE) > room.available {
-            return Err(self.error(Trouble::Disk(format!(
-                "it needs {needed} bytes, and {} are free; make room, or set cache_size=",
-                room.available
-            ))));
-        }
-        Ok(())
+        self.store.check_room(needed).map_err(|error| self.disk(&error))
     }
 
     /// Reads bodies until no gap is left; returns the size of the whole.
@@ -277,7 +294,10 @@ impl Job<'_> {
         let answer = self.client.ask(self.url, &asked).await?;
         match answer.content_range() {
             Some((at, whole))
-                if answer.status == 206 && at == begin && whole.is_none_or(|whole| Some(whole) == notes.total) =>
+                if answer.status == 206
+                    && at == begin
+                    && whole.is_none_or(|whole| Some(whole) == notes.total)
+                    && self.is_same(&answer, notes.validator.as_deref()) =>
             {
                 Ok(answer)
             }
@@ -379,7 +399,7 @@ impl Job<'_> {
             let sums = Hasher::read(&judge.expected.hashes, body.as_slice()).map_err(disk)?;
             let (form, served) = judge.form(&sums, || Ok(body.as_slice()), &store)?;
             match form {
-                Form::Plain => store.put(&served.sha256, &body).map_err(disk)?,
+                Form::Plain => store.put(&served.content.sha256, &body).map_err(disk)?,
                 Form::Decoded(_) => {}
             }
             Ok(served)
@@ -391,6 +411,7 @@ impl Job<'_> {
         let store = Arc::clone(self.store);
         let judge = self.judge(coding);
         let version = self.version;
+        let flight = Arc::clone(self.flight);
         let job = move || -> std::result::Result<Served, Trouble> {
             let disk = |error: std::io::Error| Trouble::Disk(error.to_string());
             let open = || -> std::result::Result<File, Trouble> {
@@ -399,12 +420,14 @@ impl Job<'_> {
                 Ok(file)
             };
             open()?.set_len(size).map_err(disk)?;
-            let sums = Hasher::read(&judge.expected.hashes, open()?).map_err(disk)?;
+            // Hashing takes its time for what is large, and is progress too.
+            let source = Watched { source: open()?, flight: &flight, left: 0 };
+            let sums = Hasher::read(&judge.expected.hashes, source).map_err(disk)?;
             let judged = judge.form(&sums, open, &store);
             match judged {
                 Ok((Form::Plain, served)) => {
                     let path = tempfile::TempPath::try_from_path(store.partial_path(version)).map_err(disk)?;
-                    store.adopt(&served.sha256, path).map_err(disk)?;
+                    store.adopt(&served.content.sha256, path).map_err(disk)?;
                     store.forget_partial(version).map_err(disk)?;
                     Ok(served)
                 }
@@ -436,6 +459,27 @@ impl Job<'_> {
     }
 }
 
+/// Reports progress while a file is read.
+struct Watched<'f> {
+    source: File,
+    flight: &'f Flight,
+    left: usize,
+}
+
+impl Read for Watched<'_> {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.source.read(out)?;
+        match self.left.checked_sub(count) {
+            Some(left) => self.left = left,
+            None => {
+                self.left = 64 << 20;
+                self.flight.progress();
+            }
+        }
+        Ok(count)
+    }
+}
+
 /// Fetches one part of a file that is being streamed.
 #[allow(clippy::too_many_arguments, reason = "a task that outlives the job it is a part of")]
 async fn part(
@@ -452,8 +496,12 @@ async fn part(
     let asked = Asked { range: Some((begin, Some(end - 1))), if_range: validator, patience, ..Asked::default() };
     let mut answer = client.ask(url, &asked).await?;
     let mut at = begin;
-    if answer.status != 206 || answer.content_range() != Some((begin, Some(total))) {
-        return Err(SourceError::new(url, Trouble::Broken("the server does not give ranges".to_owned())));
+    let same = validator.is_none() || answer.validators().strong() == validator;
+    if answer.status != 206 || answer.content_range() != Some((begin, Some(total))) || !same {
+        return Err(SourceError::new(
+            url,
+            Trouble::Broken("the server does not give ranges of what was begun".to_owned()),
+        ));
     }
     while let Some(chunk) = answer.chunk().await? {
         let next = at + chunk.len() as u64;
@@ -488,8 +536,9 @@ impl Judge {
         let facts = self.expected.length.is_some() || !self.expected.hashes.is_empty();
         let verdict = if self.verify == Verify::Off { Ok(()) } else { verify(raw, &self.expected) };
         let verified = facts && verdict.is_ok() && self.verify != Verify::Off;
-        let plain =
-            |verified, forgiven| (Form::Plain, Served { sha256: raw.sha256, size: raw.length, verified, forgiven });
+        let plain = |verified, forgiven| {
+            (Form::Plain, Served { content: Content { sha256: raw.sha256, size: raw.length, verified }, forgiven })
+        };
         let declared = self.expected.encoding.as_deref();
         let Some(coding) = declared.or(self.coding.as_deref()) else {
             return match verdict {
@@ -502,7 +551,8 @@ impl Judge {
             return Ok(plain(verified, None));
         }
         let mut out = store.spool().map_err(|error| Trouble::Disk(error.to_string()))?;
-        let most = raw.length.saturating_mul(MOST_UNFOLDED).max(UNFOLDED_FREE);
+        let room = store.room().map(|room| room.available / 2).map_err(|error| Trouble::Disk(error.to_string()))?;
+        let most = raw.length.saturating_mul(MOST_UNFOLDED).max(UNFOLDED_FREE).min(room);
         let unfolded = decode(coding, open()?, &mut out, &self.expected.hashes, most);
         let unfolded = match unfolded {
             Ok(unfolded) => unfolded,
@@ -523,7 +573,8 @@ impl Judge {
         };
         store.adopt(&unfolded.sha256, out.into_temp_path()).map_err(|error| Trouble::Disk(error.to_string()))?;
         let verified = (verified || decoded_verified) && forgiven.is_none();
-        let served = Served { sha256: unfolded.sha256, size: unfolded.length, verified, forgiven };
+        let content = Content { sha256: unfolded.sha256, size: unfolded.length, verified };
+        let served = Served { content, forgiven };
         Ok((Form::Decoded(coding.to_owned()), served))
     }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 use super::SyncError;
+use super::open_files::OpenFiles;
 use super::room;
 use super::status::Status;
 use crate::catalog::{CatalogError, Changes, Content, Transaction, Writer};
@@ -28,7 +29,7 @@ const BATCH: usize = 2000;
 enum Fact {
     Stored(i64, Content),
     Size(i64, u64),
-    Superseded(i64),
+    Superseded(i64, Option<Content>),
     Touched([u8; 32]),
     Lost([u8; 32]),
     Close(oneshot::Sender<()>),
@@ -49,6 +50,7 @@ struct Inner {
     cache_size: Option<u64>,
     store: Arc<Store>,
     status: Arc<Status>,
+    open_files: OpenFiles,
 }
 
 impl Ledger {
@@ -58,6 +60,7 @@ impl Ledger {
         status: Arc<Status>,
         announce: mpsc::UnboundedSender<Changes>,
         cache_size: Option<u64>,
+        open_files: OpenFiles,
     ) -> Result<Self, SyncError> {
         let mut writer = writer;
         recheck(&mut writer, &store, &status)?;
@@ -73,6 +76,7 @@ impl Ledger {
             cache_size,
             store,
             status,
+            open_files,
         }));
         tokio::spawn(keep(Arc::downgrade(&ledger.0), incoming));
         Ok(ledger)
@@ -143,9 +147,9 @@ impl Ledger {
         self.tell(Fact::Size(version, size));
     }
 
-    /// A version is not what the Source has any more.
-    pub(super) fn superseded(&self, version: i64) {
-        self.tell(Fact::Superseded(version));
+    /// A version is not what was said or served of it; its successor has this content, if it is known.
+    pub(super) fn superseded(&self, version: i64, content: Option<Content>) {
+        self.tell(Fact::Superseded(version, content));
     }
 
     /// Content was read.
@@ -197,7 +201,7 @@ async fn keep(ledger: std::sync::Weak<Inner>, mut incoming: mpsc::UnboundedRecei
                 {
                     batch.push(fact);
                 }
-                dirty = true;
+                dirty |= batch.iter().any(|fact| matches!(fact, Fact::Stored(..) | Fact::Superseded(..)));
                 write_batch(&ledger, batch).await;
             }
             Err(_) => {}
@@ -252,7 +256,11 @@ async fn write_batch(ledger: &Ledger, batch: Vec<Fact>) {
                         }
                     }
                     Fact::Size(version, size) => transaction.settle_size(*version, *size)?,
-                    Fact::Superseded(version) => transaction.supersede(*version, now)?,
+                    Fact::Superseded(version, content) => {
+                        if transaction.supersede(*version, content.as_ref(), now)? {
+                            came += content.map_or(0, |content| content.size);
+                        }
+                    }
                     Fact::Touched(sha256) => transaction.touch(sha256, now)?,
                     Fact::Lost(sha256) => went += transaction.forget_content(sha256)?,
                     Fact::Close(_) => {}
@@ -290,10 +298,10 @@ async fn write_batch(ledger: &Ledger, batch: Vec<Fact>) {
 }
 
 async fn make_room(ledger: &Ledger, limit: u64) {
-    let store = Arc::clone(&ledger.0.store);
+    let (store, open) = (Arc::clone(&ledger.0.store), ledger.0.open_files.clone());
     let result = ledger
         .step(move |writer| {
-            let left = room::evict(writer, &store, limit)?;
+            let left = room::evict(writer, &store, &open, limit)?;
             Ok((left, Changes::default()))
         })
         .await;

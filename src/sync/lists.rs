@@ -1,7 +1,6 @@
 //! The documents of a list, brought here: an index and its parts, each asked for only if it changed.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::fs::File;
 use std::io::{Seek, Write};
 use std::sync::Arc;
 
@@ -21,6 +20,8 @@ use crate::store::Store;
 const DEPTH: usize = 5;
 /// The most documents of one list.
 const MOST_DOCUMENTS: usize = 200_000;
+/// After how many bytes the room on the disk is looked at.
+const CHECK_EVERY: u64 = 8 << 20;
 /// How often a list is begun again because its index changed under way.
 const MOST_RESTARTS: usize = 3;
 
@@ -47,13 +48,34 @@ impl Lists {
     }
 }
 
+impl Lists {
+    /// What tells one edition of all lists from the next: their time, or else their bytes.
+    pub(super) fn edition(&self) -> String {
+        match self.cursor() {
+            Some(at) => at.to_string(),
+            None => {
+                let mut hasher = Sha256::new();
+                self.read.iter().for_each(|document| hasher.update(document.digest));
+                let digest: [u8; 32] = hasher.finalize().into();
+                digest.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+            }
+        }
+    }
+
+    /// The URLs of the documents that were had.
+    pub(super) fn asked(&self) -> HashSet<&str> {
+        let read = self.read.iter().map(|document| document.row.url.as_str());
+        read.chain(self.indexes.iter().chain(&self.unchanged).map(|row| row.url.as_str())).collect()
+    }
+}
+
 /// A document that lies in the spool.
 #[derive(Debug)]
 pub(super) struct Spooled {
     pub(super) row: DocumentRow,
-    pub(super) file: File,
-    /// Vanishes from the disk with this.
-    _path: tempfile::TempPath,
+    /// Where; it vanishes from the disk with this.
+    pub(super) path: tempfile::TempPath,
+    digest: [u8; 32],
 }
 
 /// What asking for one document came to.
@@ -203,9 +225,13 @@ async fn spool_once(
     let mut size = 0;
     let most = Limits::default().document;
     while let Some(chunk) = answer.chunk().await? {
+        let before = size / CHECK_EVERY;
         size += chunk.len() as u64;
         if size > most {
             return Err(SourceError::new(url, Trouble::TooLarge(most)));
+        }
+        if size / CHECK_EVERY > before {
+            store.check_room(0).map_err(disk)?;
         }
         hasher.update(&chunk);
         file.write_all(&chunk).map_err(disk)?;
@@ -274,9 +300,7 @@ fn look(body: Body, url: String, depth: usize, status: &Status) -> Result<Got, S
     let mut first = reader.next().map_err(unreadable)?;
     let nested = first.as_ref().is_some_and(|entry| entry.md.capability() == Some(Capability::ResourceList));
     if head.kind != Kind::SitemapIndex && !nested {
-        drop(reader);
-        file.rewind().map_err(disk)?;
-        return Ok(Got::List(Spooled { row, file, _path: path }));
+        return Ok(Got::List(Spooled { row, path, digest }));
     }
     if head.kind == Kind::UrlSet {
         status.warning(&format!("{url}: an index written as urlset; its entries are taken as lists"));

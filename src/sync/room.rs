@@ -3,9 +3,11 @@
 use crate::catalog::{CatalogError, Writer};
 use crate::store::Store;
 
+use super::open_files::OpenFiles;
+
 /// Lets content go, least recently used first, until no more than `limit` bytes are left; returns how
 /// many are. What is pinned stays, and so does what could not be fetched again.
-pub(super) fn evict(writer: &mut Writer, store: &Store, limit: u64) -> Result<u64, CatalogError> {
+pub(super) fn evict(writer: &mut Writer, store: &Store, open: &OpenFiles, limit: u64) -> Result<u64, CatalogError> {
     let readers = writer.readers();
     let mut left = writer.stored_bytes()?;
     let mut after = None;
@@ -19,7 +21,10 @@ pub(super) fn evict(writer: &mut Writer, store: &Store, limit: u64) -> Result<u6
             if left <= limit {
                 break;
             }
-            if !readers.ask(|reader| reader.pinned(candidate.name))? {
+            let names = writer.names_with(candidate.object)?;
+            let pinned = readers
+                .ask(|reader| names.iter().try_fold(false, |pinned, name| Ok(pinned || reader.pinned(*name)?)))?;
+            if !pinned {
                 left -= candidate.size.min(left);
                 gone.push((candidate.object, candidate.sha256));
             }
@@ -32,6 +37,7 @@ pub(super) fn evict(writer: &mut Writer, store: &Store, limit: u64) -> Result<u6
         transaction.commit()?;
         // Only after the catalog has forgotten it: a crash in between leaves a file too many, never a
         // row too many.
+        open.close(&gone.iter().map(|(_, sha256)| *sha256).collect::<Vec<_>>());
         for (_, sha256) in &gone {
             store
                 .remove(sha256)
