@@ -121,6 +121,7 @@ fn every_way_to_say_mount() {
             if mount -t $type "$S" "$M" -o "cache=$W/cache-$type" 2>"$W/again"; then exit 1; fi
             expect "$(mounts)" 1 "a second mount is refused"
             mount -t $type -o remount,poll=60 "$S" "$M"
+            mount -o remount,poll=61 "$M"
             expect "$(mounts)" 1 "remount $type"
             umount -t fuse.resourcesync "$M"; end
         done
