@@ -154,3 +154,34 @@ fn any_prefix_and_any_order_read_alike() {
     assert!(renamed.contains("<s:loc>") && renamed.contains("<q:md"), "{renamed}");
     assert_eq!(by_us("renamed", &renamed), by_us("usual", &usual));
 }
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(2000))]
+
+    /// Errors are fine, panics are bugs.
+    #[test]
+    fn a_damaged_document_is_read_or_refused(
+        which in 0_usize..1000,
+        wounds in proptest::collection::vec((0.0_f64..1.0, proptest::prelude::any::<u8>(), 0_u8..4), 1..12),
+    ) {
+        let all = examples();
+        let mut bytes = all[which % all.len()].1.clone().into_bytes();
+        for (place, byte, kind) in wounds {
+            let at = (place * bytes.len() as f64) as usize;
+            match kind {
+                0 if at < bytes.len() => bytes[at] = byte,
+                1 => bytes.truncate(at),
+                2 => bytes.insert(at.min(bytes.len()), b"<>&\"'/! ]"[usize::from(byte) % 9]),
+                _ => {
+                    let part = bytes[at.min(bytes.len())..].iter().copied().take(usize::from(byte)).collect::<Vec<_>>();
+                    bytes.extend(part);
+                }
+            }
+        }
+        if let Ok(mut reader) = Reader::open(bytes.as_slice(), "damaged", Limits::default()) {
+            while let Ok(Some(entry)) = reader.next() {
+                resourcesync::document::Facts::of_entry(&entry, reader.warnings_mut());
+            }
+        }
+    }
+}

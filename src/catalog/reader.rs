@@ -273,6 +273,17 @@ impl Reader {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
+    /// How many versions of the current tree have no content in the store. Reads a row for each version:
+    /// not for a request that somebody waits for.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn count_missing(&self) -> Result<u64> {
+        let mut statement =
+            self.connection.prepare_cached("SELECT count(*) FROM version WHERE until IS NULL AND object IS NULL")?;
+        Ok(statement.query_row([], |row| row.get::<_, i64>(0))?.unsigned_abs())
+    }
+
     /// Visits the files of the current tree at or below a name: version, size, and whether its content is
     /// in the store.
     ///

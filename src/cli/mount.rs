@@ -209,17 +209,12 @@ fn start(asked: &Mount, task: &Task) -> Done {
         let Ok(report) = serde_json::from_str::<Report>(&line.map_err(failed)?) else { continue };
         match report {
             Report::Progress { phase, documents, documents_known, bytes, entries } => {
-                let mut text = phase;
-                if documents_known > 0 {
-                    text.push_str(&format!(
-                        ": {documents} of {}, {}",
-                        show::plural(documents_known, "document", "documents"),
-                        show::size(bytes)
-                    ));
-                }
+                let mut text = format!("{phase}, {}", show::size(bytes));
                 if entries > 0 {
                     text.push_str(&format!(", {}", show::plural(entries, "entry", "entries")));
                 }
+                bar.set_length(documents_known.max(1));
+                bar.set_position(documents);
                 bar.set_message(text);
                 bar.tick();
             }
@@ -244,8 +239,8 @@ fn bar() -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let bar = ProgressBar::new_spinner();
-    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
+    let bar = ProgressBar::new(1);
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} documents, {msg}") {
         bar.set_style(style);
     }
     bar

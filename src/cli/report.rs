@@ -70,6 +70,7 @@ pub(super) struct Progress {
     pub(super) document_bytes: u64,
     pub(super) entries: u64,
     pub(super) fetched: u64,
+    pub(super) to_fetch: u64,
     pub(super) fetched_bytes: u64,
     pub(super) failed: u64,
 }
@@ -172,6 +173,7 @@ impl Reporter {
                 document_bytes: progress.document_bytes,
                 entries: progress.entries,
                 fetched: progress.fetched,
+                to_fetch: progress.to_fetch,
                 fetched_bytes: progress.fetched_bytes,
                 failed: progress.failed,
             },

@@ -107,14 +107,16 @@ fn person(text: &mut String, report: &Report) {
     let progress = &report.progress;
     if report.activity != "idle" {
         let mut doing = report.activity.clone();
-        if progress.documents_known > 0 {
+        if report.activity == "fetching content" {
+            doing.push_str(&format!(", {} of {} files", show::count(progress.fetched), show::count(progress.to_fetch)));
+            if progress.failed > 0 {
+                doing.push_str(&format!(", {} failed", show::count(progress.failed)));
+            }
+        } else if progress.documents_known > 0 {
             doing.push_str(&format!(", {} of {} documents", progress.documents, progress.documents_known));
-        }
-        if progress.entries > 0 {
-            doing.push_str(&format!(", {} entries", show::count(progress.entries)));
-        }
-        if progress.fetched > 0 {
-            doing.push_str(&format!(", {} files fetched", show::count(progress.fetched)));
+            if progress.entries > 0 {
+                doing.push_str(&format!(", {} entries", show::count(progress.entries)));
+            }
         }
         line(text, "now", &doing);
     }

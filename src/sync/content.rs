@@ -452,7 +452,14 @@ impl Contents {
 
     /// Fetches what is missing, once through.
     pub(super) async fn fetch_missing(self: &Arc<Self>) -> Result<u64, SyncError> {
-        self.status.phase("fetching content");
+        let to_fetch = self.readers.ask(|reader| reader.count_missing())?;
+        if to_fetch == 0 {
+            return Ok(0);
+        }
+        self.status.update(|progress| {
+            progress.phase = "fetching content";
+            (progress.to_fetch, progress.fetched, progress.failed) = (to_fetch, 0, 0);
+        });
         let (mut after, mut failed) = (0, 0);
         let result = loop {
             let page = match self.readers.ask(|reader| reader.missing(after, PAGE)) {
