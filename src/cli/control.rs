@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, unix::OwnedWriteHalf};
 
-use super::messages::{Request, Response};
+use super::messages::{Progress, Request, Response};
 use super::{Stop, mounts, options, report, show};
 use crate::sync::Engine;
 
@@ -68,10 +68,7 @@ async fn say(to: &mut OwnedWriteHalf, response: &Response) {
 async fn answer(engine: &Arc<Engine>, line: &str, mut to: OwnedWriteHalf) {
     let response = match serde_json::from_str(line) {
         Err(error) => Response::Failed { error: format!("a request that is not understood: {error}") },
-        Ok(Request::Refresh { accept_deletions }) => match engine.sync(None, accept_deletions).await {
-            Ok(summary) => Response::Done { text: summary_text(&summary) },
-            Err(error) => Response::Failed { error: error.to_string() },
-        },
+        Ok(Request::Refresh { accept_deletions }) => refresh(engine, accept_deletions, &mut to).await,
         Ok(Request::Fetch { path, pin }) => fetch(engine, &path, pin, &mut to).await,
         Ok(Request::Remount { options, sloppy }) => match options::Options::parse(&options, sloppy) {
             Ok(parsed) => remount(engine, &parsed),
@@ -101,6 +98,27 @@ pub(super) fn summary_text(summary: &crate::sync::Summary) -> String {
     parts.join(", ")
 }
 
+/// How often progress is told.
+const TICK: std::time::Duration = std::time::Duration::from_millis(100);
+
+async fn refresh(engine: &Arc<Engine>, accept_deletions: bool, to: &mut OwnedWriteHalf) -> Response {
+    // A task of its own: whoever asked may go, and the sync goes on.
+    let own = Arc::clone(engine);
+    let mut work = tokio::spawn(async move { own.sync(None, accept_deletions).await });
+    let mut tick = tokio::time::interval(TICK);
+    let result = loop {
+        tokio::select! {
+            result = &mut work => break result,
+            _ = tick.tick() => say(to, &Response::Syncing(Progress::of(engine))).await,
+        }
+    };
+    match result {
+        Ok(Ok(summary)) => Response::Done { text: summary_text(&summary) },
+        Ok(Err(error)) => Response::Failed { error: error.to_string() },
+        Err(error) => Response::Failed { error: error.to_string() },
+    }
+}
+
 async fn fetch(engine: &Arc<Engine>, path: &str, pin: bool, to: &mut OwnedWriteHalf) -> Response {
     let name = match engine.readers().ask(|reader| reader.find(path)) {
         Ok(Some(name)) => name,
@@ -118,7 +136,7 @@ async fn fetch(engine: &Arc<Engine>, path: &str, pin: bool, to: &mut OwnedWriteH
         tell.send_replace((files, bytes, failed));
     });
     tokio::pin!(work);
-    let mut tick = tokio::time::interval(std::time::Duration::from_millis(100));
+    let mut tick = tokio::time::interval(TICK);
     let result = loop {
         tokio::select! {
             result = &mut work => break result,
@@ -186,7 +204,7 @@ pub(super) fn ask(directory: &Path, request: &Request, mut hear: impl FnMut(&Res
         match response {
             Response::Done { text } => return Ok(text),
             Response::Failed { error } => return Err(Stop::failed(error)),
-            response @ Response::Fetched { .. } => hear(&response),
+            response @ (Response::Fetched { .. } | Response::Syncing(_)) => hear(&response),
         }
     }
     Err(Stop::failed("the daemon ended before it was done; its log says why"))

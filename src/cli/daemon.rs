@@ -12,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
 use super::bridge::Bridge;
-use super::messages::Report;
+use super::messages::{Progress, Report};
 use super::options::Options;
 use super::report::Reporter;
 use super::{Done, Stop, control, exit, logging, mounts};
@@ -118,7 +118,7 @@ async fn serve(task: &Task, cache: &std::path::Path, tell: &Tell) -> Done {
     let found = if complete || options.bg || options.offline {
         None
     } else {
-        tell_phase(tell, &engine, "discovering");
+        tell(&Report::Progress(Progress::of(&engine)));
         Some(engine.discover().await.map_err(|error| failed(error.to_string()))?)
     };
     let resources: u64 = sets.iter().map(|set| set.resources).sum();
@@ -287,17 +287,6 @@ fn memory() -> u64 {
     pages.map_or(1 << 30, |kilobytes| kilobytes * 1024)
 }
 
-fn tell_phase(tell: &Tell, engine: &Engine, phase: &str) {
-    let progress = engine.status().progress();
-    tell(&Report::Progress {
-        phase: if progress.phase.is_empty() { phase } else { progress.phase }.to_owned(),
-        documents: progress.documents,
-        documents_known: progress.documents_known,
-        bytes: progress.document_bytes,
-        entries: progress.entries,
-    });
-}
-
 /// Syncs for the first time, and says that the mount is ready: when the tree is complete, after
 /// `wait=`, or at once with `bg`. The sync goes on behind.
 async fn first_sync(
@@ -327,7 +316,7 @@ async fn first_sync(
         tokio::select! {
             result = &mut sync => break Some(result),
             () = tokio::time::sleep_until(deadline) => break None,
-            _ = tick.tick() => tell_phase(tell, engine, "reading lists"),
+            _ = tick.tick() => tell(&Report::Progress(Progress::of(engine))),
         }
     };
     let mut notes = Vec::new();

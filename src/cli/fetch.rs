@@ -1,9 +1,6 @@
 //! `resourcesync fetch`: content into the cache ahead of use.
 
-use std::io::IsTerminal as _;
 use std::path::PathBuf;
-
-use indicatif::{ProgressBar, ProgressStyle};
 
 use super::messages::{Request, Response};
 use super::{Done, Stop, control, show};
@@ -12,7 +9,7 @@ pub(super) fn run(paths: &[PathBuf], pin: bool) -> Done {
     let mut failures = 0;
     for path in paths {
         let (mounted, below) = control::place(path)?;
-        let bar = bar();
+        let bar = show::bar("{bar:30} {pos}/{len} files, {msg}, {per_sec}, {eta} left");
         let mut last = (0, 0, 0);
         control::ask(&mounted.directory, &Request::Fetch { path: below, pin }, |response| {
             if let Response::Fetched { files, bytes, failed, total } = response {
@@ -37,15 +34,4 @@ pub(super) fn run(paths: &[PathBuf], pin: bool) -> Done {
         failures += failed;
     }
     if failures > 0 { Err(Stop::failed("not everything could be fetched")) } else { Ok(()) }
-}
-
-fn bar() -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(0);
-    if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} files, {msg}, {per_sec}, {eta} left") {
-        bar.set_style(style);
-    }
-    bar
 }

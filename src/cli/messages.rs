@@ -3,12 +3,38 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::sync::Engine;
+
+/// How far a sync is.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Progress {
+    pub(super) phase: String,
+    pub(super) documents: u64,
+    pub(super) documents_known: u64,
+    pub(super) bytes: u64,
+    pub(super) entries: u64,
+}
+
+impl Progress {
+    /// Of an engine, as it is now.
+    pub(super) fn of(engine: &Engine) -> Self {
+        let progress = engine.status().progress();
+        Self {
+            phase: progress.phase.to_owned(),
+            documents: progress.documents,
+            documents_known: progress.documents_known,
+            bytes: progress.document_bytes,
+            entries: progress.entries,
+        }
+    }
+}
+
 /// From the daemon, while it starts.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Report {
     /// How far it is.
-    Progress { phase: String, documents: u64, documents_known: u64, bytes: u64, entries: u64 },
+    Progress(Progress),
     /// The mount answers.
     Ready {
         /// Whether the tree is complete.
@@ -39,6 +65,8 @@ pub(super) enum Request {
 pub(super) enum Response {
     /// Files and bytes that are there, and files that could not be had.
     Fetched { files: u64, bytes: u64, failed: u64, total: u64 },
+    /// How far a sync is.
+    Syncing(Progress),
     /// It is done.
     Done { text: String },
     /// It failed.

@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
-
 use super::daemon::{self, Task};
 use super::messages::{Report, Request};
 use super::options::Options;
@@ -204,20 +202,11 @@ fn start(asked: &Mount, task: &Task) -> Done {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().map_err(|error| Stop::new(exit::USAGE, error.to_string()))?;
     let Some(reports) = child.stdout.take() else { return Err(failed("the daemon cannot be heard")) };
-    let bar = bar();
+    let bar = show::bar("{bar:30} {pos}/{len} documents, {msg}");
     for line in BufReader::new(reports).lines() {
         let Ok(report) = serde_json::from_str::<Report>(&line.map_err(failed)?) else { continue };
         match report {
-            Report::Progress { phase, documents, documents_known, bytes, entries } => {
-                let mut text = format!("{phase}, {}", show::size(bytes));
-                if entries > 0 {
-                    text.push_str(&format!(", {}", show::plural(entries, "entry", "entries")));
-                }
-                bar.set_length(documents_known.max(1));
-                bar.set_position(documents);
-                bar.set_message(text);
-                bar.tick();
-            }
+            Report::Progress(progress) => show::progress(&bar, &progress),
             Report::Ready { complete, resources, notes } => {
                 bar.finish_and_clear();
                 announce(asked, task, complete, resources, &notes);
@@ -233,17 +222,6 @@ fn start(asked: &Mount, task: &Task) -> Done {
     bar.finish_and_clear();
     let status = child.wait().map_err(failed)?;
     Err(failed(format_args!("the daemon ended before the mount answered ({status}); its log says why")))
-}
-
-fn bar() -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(1);
-    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} documents, {msg}") {
-        bar.set_style(style);
-    }
-    bar
 }
 
 fn announce(asked: &Mount, task: &Task, complete: bool, resources: u64, notes: &[String]) {

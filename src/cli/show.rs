@@ -2,6 +2,9 @@
 
 use std::io::IsTerminal;
 
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::messages::Progress;
 use crate::document::Datetime;
 
 fn coloured(terminal: bool) -> bool {
@@ -34,6 +37,30 @@ pub(super) fn state(state: &str) -> String {
 /// The program's name before an error, on stderr.
 pub(super) fn error_word(name: &str) -> String {
     if coloured(std::io::stderr().is_terminal()) { format!("\x1b[31m{name}\x1b[0m") } else { name.to_owned() }
+}
+
+/// A bar on stderr, where that is a terminal.
+pub(super) fn bar(template: &str) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(1);
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar
+}
+
+/// Shows how far a sync is.
+pub(super) fn progress(bar: &ProgressBar, progress: &Progress) {
+    let mut text = format!("{}, {}", progress.phase, size(progress.bytes));
+    if progress.entries > 0 {
+        text.push_str(&format!(", {}", plural(progress.entries, "entry", "entries")));
+    }
+    bar.set_length(progress.documents_known.max(1));
+    bar.set_position(progress.documents);
+    bar.set_message(text);
+    bar.tick();
 }
 
 /// A size for people.
