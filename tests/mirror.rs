@@ -78,6 +78,27 @@ fn twenty_thousand_resources_agree_with_and_without_the_server() {
 }
 
 #[test]
+fn warm_work_does_not_reach_the_daemon() {
+    let mut nginx = Nginx::prepare();
+    source(&nginx, 2000);
+    nginx.start();
+    let mirror = Mirror::mount(&nginx.url("/"), "");
+    let mount = mirror.directory.display();
+    let work = format!(
+        "find {mount}/data -type f -size +0 -printf '%s %T@ %p\\n' | sha256sum; cat {mount}/data/*/* | sha256sum"
+    );
+    // Once to fetch, once more because a directory's listing is kept from its second reading on.
+    shell(&work);
+    let cold = shell(&work);
+    let daemon = mirror.daemon().unwrap();
+    // A daemon that is stopped can answer nothing.
+    shell(&format!("kill -STOP {daemon}"));
+    let warm = std::process::Command::new("timeout").args(["10", "bash", "-c", &work]).output().unwrap();
+    shell(&format!("kill -CONT {daemon}"));
+    assert_eq!(String::from_utf8_lossy(&warm.stdout), cold, "{}", support::text(&warm));
+}
+
+#[test]
 fn https_is_trusted_by_a_given_authority() {
     let mut nginx = Nginx::prepare_tls();
     source(&nginx, 20);
