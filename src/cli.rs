@@ -63,6 +63,14 @@ type Done = Result<(), Stop>;
 /// Runs the program with these arguments, the program's own name among them.
 #[must_use]
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
+    std::panic::set_hook(Box::new(|panic| {
+        let text = panic.to_string();
+        // Whoever reads us has seen enough: that is no bug.
+        if text.contains("failed printing to std") {
+            std::process::exit(i32::from(exit::OK));
+        }
+        eprintln!("resourcesync: this is a bug: {text}");
+    }));
     let name = arguments.first().map(std::path::PathBuf::from);
     let name = name.as_ref().and_then(|path| path.file_name()).and_then(|name| name.to_str()).unwrap_or("resourcesync");
     // mount(8) calls a link of ours; mount.fuse calls us by our own name, with a Source as first word.

@@ -64,6 +64,6 @@ pub trait Contents: Send + Sync + 'static {
     /// A file of `.resourcesync` as it is now.
     fn control(&self, name: &str) -> Option<Vec<u8>>;
 
-    /// Used and available bytes, and the number of resources, for `df`.
-    fn room(&self) -> (u64, u64, u64);
+    /// Used and available bytes, for `df`.
+    fn room(&self) -> (u64, u64);
 }

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::catalog::{CatalogError, Changes, Pool, SetRow, Writer};
@@ -126,6 +126,14 @@ impl SyncError {
     }
 }
 
+/// Waits until a moment, or for ever.
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// What a sync came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
@@ -159,7 +167,7 @@ pub struct Engine {
     turn: tokio::sync::Mutex<()>,
     poll: watch::Sender<Option<Duration>>,
     /// A sync has ended.
-    synced: Notify,
+    synced: watch::Sender<()>,
 }
 
 /// Holds a cache to what it was made for: the layout of its tree follows from it.
@@ -208,7 +216,7 @@ impl Engine {
         let contents = Contents::new(&config, &client, &store, &readers, &ledger, &status, files);
         Ok(Arc::new(Self {
             poll: watch::Sender::new(config.poll),
-            synced: Notify::new(),
+            synced: watch::Sender::new(()),
             config,
             client,
             store,
@@ -285,10 +293,12 @@ impl Engine {
             return Err(SyncError::Unfit("the mount is offline (-o offline); the Source is left alone".to_owned()));
         }
         self.status.began();
-        let result = baseline::sync(self, found, accept_deletions).await;
+        let sync = std::panic::AssertUnwindSafe(baseline::sync(self, found, accept_deletions));
+        let result = futures_util::FutureExt::catch_unwind(sync).await;
+        let result = result.unwrap_or_else(|_| Err(SyncError::Unfit("a bug ended the sync; see the log".to_owned())));
         let away = matches!(&result, Err(error) if error.is_away());
         self.status.ended(away, result.is_ok());
-        self.synced.notify_one();
+        self.synced.send_replace(());
         match &result {
             Ok(summary) => tracing::info!(?summary, "synced"),
             Err(error) => self.status.error(&format!("sync failed: {error}")),
@@ -312,41 +322,47 @@ impl Engine {
         }
     }
 
-    /// Syncs as often as `poll` says and, with `content=all`, fetches what is missing after each sync,
-    /// whoever asked for it. Runs until it is dropped.
+    /// Syncs as often as `poll` says. Runs until it is dropped.
     pub async fn follow(self: &Arc<Self>) {
         let mut poll = self.poll.subscribe();
+        let mut synced = self.synced.subscribe();
         let mut last = Instant::now();
+        loop {
+            let every = if self.status.away() { Some(AGAIN) } else { *poll.borrow_and_update() };
+            let next = every.filter(|_| !self.config.offline).map(|every| last + every);
+            tokio::select! {
+                () = until(next) => {
+                    // The error is in the status.
+                    let _ = self.sync(None, false).await;
+                    last = Instant::now();
+                }
+                _ = poll.changed() => {}
+                _ = synced.changed() => last = Instant::now(),
+            }
+        }
+    }
+
+    /// With `content=all`, fetches what is missing after each sync, whoever asked for it, and tries
+    /// again what failed, ever later. Runs until it is dropped.
+    pub async fn fetch_ahead(self: &Arc<Self>) {
+        if !self.config.content_all || self.config.offline {
+            return std::future::pending().await;
+        }
+        let mut synced = self.synced.subscribe();
         let mut retry = AGAIN;
         loop {
-            let left = match self.fetch_ahead().await {
+            synced.mark_unchanged();
+            let left = match self.contents.fetch_missing().await {
                 Ok(left) => left,
                 Err(error) => {
                     self.status.error(&error.to_string());
-                    0
+                    1
                 }
             };
-            let every = if self.status.away() { Some(AGAIN) } else { *poll.borrow_and_update() };
-            let next = every.filter(|_| !self.config.offline).map(|every| last + every);
-            // What could not be fetched ahead is tried again sooner than the lists are, but ever later.
             let again = (left > 0).then(|| Instant::now() + retry);
-            retry = if left > 0 { (retry * 2).min(AT_LAST) } else { AGAIN };
-            let wake = next.into_iter().chain(again).min();
-            let sleep = async {
-                match wake {
-                    Some(wake) => tokio::time::sleep_until(wake).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
-                () = sleep => {}
-                _ = poll.changed() => {}
-                () = self.synced.notified() => last = Instant::now(),
-            }
-            if next.is_some_and(|next| Instant::now() >= next) {
-                // The error is in the status.
-                let _ = self.sync(None, false).await;
-                last = Instant::now();
+                () = until(again) => retry = (retry * 2).min(AT_LAST),
+                _ = synced.changed() => retry = AGAIN,
             }
         }
     }
@@ -401,17 +417,6 @@ impl Engine {
             self.ledger.write(move |transaction| transaction.pin(name)).await?;
         }
         self.contents.fetch_below(name, tell).await
-    }
-
-    /// With `content=all`: fetches what is still missing. Returns how many files could not be had.
-    ///
-    /// # Errors
-    /// If the catalog fails.
-    pub async fn fetch_ahead(self: &Arc<Self>) -> Result<u64, SyncError> {
-        if !self.config.content_all || self.config.offline {
-            return Ok(0);
-        }
-        self.contents.fetch_missing().await
     }
 
     /// Brings everything to the disk, before the end.

@@ -39,11 +39,7 @@ const FAULTS: [Fault; 12] = [
         reply: |body| Reply::ok(&body[..2999]),
     },
     Fault { path: "/too-long", error: "wrong length", reply: |body| Reply::ok([body, b"!"].concat()) },
-    Fault {
-        path: "/missing",
-        error: "404 Not Found; the Source lists it, but does not have it",
-        reply: |_| Reply::status(404),
-    },
+    Fault { path: "/missing", error: "404 Not Found; there is no such thing there", reply: |_| Reply::status(404) },
     Fault { path: "/gone", error: "410 Gone", reply: |_| Reply::status(410) },
     Fault { path: "/forbidden", error: "403 Forbidden; a credentials=FILE", reply: |_| Reply::status(403) },
     Fault {

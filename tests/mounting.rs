@@ -38,7 +38,7 @@ fn in_a_namespace(server: &Server, script: &str) -> String {
         export PATH="$W/prefix/bin:$PATH"
         M=$W/m
         printf '%s %s resourcesync %s 0 0\n' "$S" "$M" "_netdev,nofail,x-systemd.automount,cache=$W/cache" > "$W/fstab"
-        mounts() { findmnt -rn -t fuse.resourcesync -o TARGET | wc -l; }
+        mounts() { findmnt -rn -t fuse.resourcesync -o TARGET | grep -cxF "$M" || true; }
         expect() { [ "$1" = "$2" ] || { echo "expected $2, found $1: $3" >&2; exit 1; }; }
         daemon() { pgrep -f "^resourcesync mount --daemon .*$M\$" || true; }
         end() { for i in $(seq 200); do [ -z "$(daemon)" ] && return; sleep 0.05; done; echo "the daemon does not end" >&2; exit 1; }

@@ -76,6 +76,8 @@ pub struct VersionRow {
     pub size: Option<u64>,
     /// Whether the size is what we found, not what the Source lists.
     pub settled: bool,
+    /// The SHA-256 of the content that it ever had: an inode never has another.
+    pub served: Option<[u8; 32]>,
     /// The digests of the bytes, as coded.
     pub hashes: Hashes,
     /// The media type.
@@ -203,7 +205,7 @@ impl Reader {
     pub fn version(&self, version: i64) -> Result<Option<VersionRow>> {
         let mut statement = self.connection.prepare_cached(
             "SELECT v.name, v.begin, v.until, v.mtime, v.dated, v.size, v.hashes, m.type, v.extra, n.uri,
-                    r.directory, o.sha256, o.size, o.verified, v.settled
+                    r.directory, o.sha256, o.size, o.verified, v.settled, v.served
              FROM version v JOIN name n ON n.id = v.name LEFT JOIN rset r ON r.id = n.rset
              LEFT JOIN media m ON m.id = v.media LEFT JOIN object o ON o.id = v.object
              WHERE v.id = ?1",
@@ -230,6 +232,7 @@ impl Reader {
                     dated: row.get(4)?,
                     size: size(row, 5)?,
                     settled: row.get(14)?,
+                    served: row.get(15)?,
                     hashes: hashes.as_deref().map(Hashes::from_bytes).unwrap_or_default(),
                     media: row.get(7)?,
                     extra: extra.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default(),
@@ -261,27 +264,29 @@ impl Reader {
     }
 
     /// Versions of the current tree that have no content in the store, in the order of their numbers,
-    /// after `after`: what `content=all` still has to fetch.
+    /// after `after` and up to `upto`: what `content=all` still has to fetch.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn missing(&self, after: i64, limit: usize) -> Result<Vec<i64>> {
+    pub fn missing(&self, after: i64, upto: i64, limit: usize) -> Result<Vec<i64>> {
         let mut statement = self.connection.prepare_cached(
-            "SELECT id FROM version WHERE id > ?1 AND until IS NULL AND object IS NULL ORDER BY id LIMIT ?2",
+            "SELECT id FROM version WHERE id > ?1 AND id <= ?3 AND until IS NULL AND object IS NULL ORDER BY id LIMIT ?2",
         )?;
-        let rows = statement.query_map(params![after, i64::try_from(limit).unwrap_or(i64::MAX)], |row| row.get(0))?;
+        let rows =
+            statement.query_map(params![after, i64::try_from(limit).unwrap_or(i64::MAX), upto], |row| row.get(0))?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// How many versions of the current tree have no content in the store. Reads a row for each version:
+    /// How many versions of the current tree have no content in the store, and the last of them. Reads a row for each version:
     /// not for a request that somebody waits for.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn count_missing(&self) -> Result<u64> {
-        let mut statement =
-            self.connection.prepare_cached("SELECT count(*) FROM version WHERE until IS NULL AND object IS NULL")?;
-        Ok(statement.query_row([], |row| row.get::<_, i64>(0))?.unsigned_abs())
+    pub fn count_missing(&self) -> Result<(u64, i64)> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT count(*), COALESCE(max(id), 0) FROM version WHERE until IS NULL AND object IS NULL",
+        )?;
+        Ok(statement.query_row([], |row| Ok((row.get::<_, i64>(0)?.unsigned_abs(), row.get(1)?)))?)
     }
 
     /// Visits the files of the current tree at or below a name: version, size, and whether its content is

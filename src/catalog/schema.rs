@@ -65,7 +65,8 @@ const STEPS: [&str; 1] = ["
         hashes BLOB,
         media INTEGER,
         extra TEXT,
-        object INTEGER                  -- the content, where it is in the store
+        object INTEGER,                 -- the content, where it is in the store
+        served BLOB                     -- the SHA-256 of the content that it ever had
     );
 
     CREATE TABLE media (id INTEGER PRIMARY KEY, type TEXT NOT NULL UNIQUE);

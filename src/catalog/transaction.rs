@@ -244,15 +244,17 @@ impl<'w> Transaction<'w> {
                 let object: Option<i64> = if same_bytes { row.get(7)? } else { None };
                 Ok((same, object, row.get::<_, i64>(6)?))
             })?;
+        // While an unchanged document may list it too, it is not this document's alone.
+        let elsewhere =
+            listed != document && (self.kept.contains(&listed) || listed == SHARED && !self.kept.is_empty());
+        let owner = if elsewhere { SHARED } else { document };
         if same {
-            if self.kept.contains(&listed) {
-                self.share(version, document)?;
-            } else if listed != document && listed != SHARED {
-                self.own(version, document)?;
+            if owner != listed {
+                self.own(version, owner)?;
             }
             return Ok(Outcome::Unchanged);
         }
-        let next = self.insert_version(id, document, record, same_bytes)?;
+        let next = self.insert_version(id, owner, record, same_bytes)?;
         self.close(version, record.begin)?;
         self.transaction.prepare_cached("UPDATE name SET version = ?2 WHERE id = ?1")?.execute([id, next])?;
         self.tree.count(&self.transaction, parent, name, 0)?;
@@ -439,8 +441,11 @@ impl<'w> Transaction<'w> {
             }
         };
         self.transaction
-            .prepare_cached("UPDATE version SET object = ?2, settled = settled OR size IS NULL, size = COALESCE(size, ?3) WHERE id = ?1")?
-            .execute([version, object, size])?;
+            .prepare_cached(
+                "UPDATE version SET object = ?2, settled = settled OR size IS NULL, size = COALESCE(size, ?3),
+                 served = ?4 WHERE id = ?1",
+            )?
+            .execute(params![version, object, size, content.sha256.as_slice()])?;
         Ok(known.is_none())
     }
 

@@ -62,9 +62,8 @@ impl Contents for Bridge {
         }
     }
 
-    fn room(&self) -> (u64, u64, u64) {
+    fn room(&self) -> (u64, u64) {
         let available = self.engine.store().room().map(|room| room.available).unwrap_or(0);
-        let resources = self.engine.sets().map(|sets| sets.iter().map(|set| set.resources).sum()).unwrap_or(0);
-        (self.engine.stored_bytes(), available, resources)
+        (self.engine.stored_bytes(), available)
     }
 }

@@ -177,7 +177,7 @@ fn remount(engine: &Arc<Engine>, parsed: &options::Options) -> Response {
         names => format!("changed {}", names.join(", ")),
     };
     if !fixed.is_empty() {
-        text.push_str(&format!("; {} take effect at the next mount", fixed.join(", ")));
+        text.push_str(&format!("; {} cannot be changed while mounted: unmount, and mount anew", fixed.join(", ")));
     }
     Response::Done { text }
 }
@@ -213,9 +213,12 @@ pub(super) fn ask(directory: &Path, request: &Request, mut hear: impl FnMut(&Res
 /// The mount in which a path lies, and the path below it.
 pub(super) fn place(path: &Path) -> Result<(mounts::Mounted, String), Stop> {
     let absolute = path.canonicalize().map_err(|error| Stop::failed(format_args!("{}: {error}", path.display())))?;
-    let mounted = mounts::containing(&absolute)
-        .map_err(Stop::failed)?
-        .ok_or_else(|| Stop::failed(format_args!("{} does not lie in a resourcesync mount", path.display())))?;
+    let mounted = mounts::containing(&absolute).map_err(Stop::failed)?.ok_or_else(|| {
+        Stop::failed(format_args!(
+            "{} does not lie in a resourcesync mount; `resourcesync status` lists them",
+            path.display()
+        ))
+    })?;
     let below = absolute.strip_prefix(&mounted.directory).unwrap_or(&absolute).to_string_lossy().into_owned();
     Ok((mounted, below))
 }

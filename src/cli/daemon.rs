@@ -84,6 +84,7 @@ fn live(task: &Task, tell: &Tell, detached: bool) -> Done {
     let failed = |error: String| Stop::new(exit::MOUNT_FAILED, error);
     let options = &task.options;
     let cache = options.cache_for(&task.source);
+    let new = !cache.exists();
     make_directory(&cache).map_err(|error| failed(format!("cache {}: {error}", cache.display())))?;
     let holder = format!("process {}, mounted at {}", std::process::id(), task.directory.display());
     let lock = CacheLock::take(&cache, &holder, LOCK_PATIENCE).map_err(|error| failed(error.to_string()))?;
@@ -103,6 +104,10 @@ fn live(task: &Task, tell: &Tell, detached: bool) -> Done {
         .map_err(|error| Stop::new(exit::USAGE, error.to_string()))?;
     let done = runtime.block_on(serve(task, &cache, tell));
     runtime.shutdown_timeout(Duration::from_secs(2));
+    if new && done.is_err() {
+        // Nothing was mirrored: nothing is worth keeping. What cannot be removed does no harm.
+        let _ = std::fs::remove_dir_all(&cache);
+    }
     drop(lock);
     done
 }
@@ -121,6 +126,12 @@ async fn serve(task: &Task, cache: &std::path::Path, tell: &Tell) -> Done {
         tell(&Report::Progress(Progress::of(&engine)));
         Some(engine.discover().await.map_err(|error| failed(error.to_string()))?)
     };
+    if options.offline && !complete {
+        return Err(failed(format!(
+            "there is nothing in the cache {} to serve offline; mount it without offline first",
+            cache.display()
+        )));
+    }
     let resources: u64 = sets.iter().map(|set| set.resources).sum();
     let mut session = mount(task, &engine, resources).map_err(failed)?;
     let device = session.as_fd().try_clone_to_owned().map_err(|error| failed(error.to_string()))?;
@@ -138,17 +149,23 @@ async fn serve(task: &Task, cache: &std::path::Path, tell: &Tell) -> Done {
         tracing::warn!(%error, "no control socket; refresh and fetch --pin will not work");
     }
     tracing::info!(source = task.source, directory = %task.directory.display(), cache = %cache.display(), "mounted");
-    let first = first_sync(task, tell, &engine, complete, found).await;
-    if let Err(stop) = first {
-        let _ = tokio::task::spawn_blocking(move || unmounter.unmount()).await;
-        let _ = tokio::time::timeout(Duration::from_secs(5), end).await;
-        return Err(stop);
-    }
+    let mut ended = std::pin::pin!(wait_for_end(end));
+    let first = tokio::select! {
+        first = first_sync(task, tell, &engine, complete, found) => first.map(|()| None),
+        asked = &mut ended => Ok(Some(asked)),
+    };
     let follower = tokio::spawn({
         let engine = Arc::clone(&engine);
-        async move { engine.follow().await }
+        async move { tokio::join!(engine.follow(), engine.fetch_ahead()) }
     });
-    let asked = wait_for_end(end).await;
+    // What ends it: a signal, or the mount that is gone; or a first sync that failed.
+    let (asked, failure) = match first {
+        Ok(None) => (ended.await, None),
+        Ok(Some(asked)) => {
+            (asked, Some(failed("it was unmounted, or told to end, before its tree was complete".to_owned())))
+        }
+        Err(stop) => (true, Some(stop)),
+    };
     follower.abort();
     if asked {
         let directory = task.directory.clone();
@@ -162,6 +179,9 @@ async fn serve(task: &Task, cache: &std::path::Path, tell: &Tell) -> Done {
             Ok(Ok(Ok(()))) => {}
             _ => tracing::warn!("the mount could not be taken away; umount -l does"),
         }
+    }
+    if let Some(stop) = failure {
+        return Err(stop);
     }
     match tokio::time::timeout(LAST_WORDS, engine.close()).await {
         Ok(Ok(())) => tracing::info!("unmounted"),

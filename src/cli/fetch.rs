@@ -8,7 +8,14 @@ use super::{Done, Stop, control, show};
 pub(super) fn run(paths: &[PathBuf], pin: bool) -> Done {
     let mut failures = 0;
     for path in paths {
-        let (mounted, below) = control::place(path)?;
+        let (mounted, below) = match control::place(path) {
+            Ok(found) => found,
+            Err(stop) => {
+                eprintln!("{}: {}", show::error_word("resourcesync"), stop.message);
+                failures += 1;
+                continue;
+            }
+        };
         let bar = show::bar("{bar:30} {pos}/{len} files, {msg}, {per_sec}, {eta} left");
         let mut last = (0, 0, 0);
         control::ask(&mounted.directory, &Request::Fetch { path: below, pin }, |response| {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Done, Stop, options, show};
+use super::{Done, Stop, exit, options, show};
 use crate::document::{DocumentError, Entry, Facts, Head, Kind, Limits, Reader, looks_like_html};
 use crate::path::set_labels;
 use crate::source::{Asked, Client, Credentials, Discovery, Options as ClientOptions, discover};
@@ -35,6 +35,12 @@ const SHOWN: u64 = 10;
 pub(super) fn run(arguments: &Arguments) -> Done {
     if !arguments.what.contains("://") {
         let path = Path::new(&arguments.what);
+        if !path.is_file() {
+            let what = &arguments.what;
+            return Err(Stop::failed(format_args!(
+                "{what}: there is no such file; if it is a URL, write http://{what} or https://{what}"
+            )));
+        }
         let open = || File::open(path).map_err(|error| Stop::failed(format_args!("{}: {error}", path.display())));
         return document(arguments, &arguments.what, &open);
     }
@@ -62,7 +68,7 @@ async fn remote(arguments: &Arguments) -> Done {
 }
 
 fn client(texts: &[String]) -> Result<Arc<Client>, Stop> {
-    let options = options::Options::parse(texts, false).map_err(Stop::failed)?;
+    let options = options::Options::parse(texts, false).map_err(|error| Stop::new(exit::USAGE, error))?;
     let credentials = match &options.credentials {
         Some(path) => Credentials::read(path).map_err(Stop::failed)?,
         None => Credentials::default(),

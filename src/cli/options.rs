@@ -30,7 +30,7 @@ pub const DEFINITIONS: &[Definition] = &[
     define(
         "cache_size=BYTES",
         "no limit",
-        "evict the least recently used content above this size (K, M, G, T are understood); what is pinned stays",
+        "evict the least recently used content above this size (K, M, G, T are understood); what is pinned stays, and so does all under content=all",
     ),
     define(
         "content=lazy|all",
@@ -229,7 +229,13 @@ impl Options {
             value.filter(|value| !value.is_empty()).ok_or_else(|| format!("-o {name} needs a value: {}", usage(name)))
         };
         match name {
-            "cache" => self.cache = Some(absolute(needs()?)?),
+            "cache" => {
+                let cache = PathBuf::from(needs()?);
+                if !cache.is_absolute() {
+                    return Err(format!("-o cache={}: the cache needs an absolute path", cache.display()));
+                }
+                self.cache = Some(cache);
+            }
             "cache_size" => self.cache_size = Some(bytes(name, needs()?)?),
             "content" => self.content_all = choice(name, needs()?, &[("lazy", false), ("all", true)])?,
             "verify" => {
@@ -249,7 +255,11 @@ impl Options {
                 self.poll = (seconds > 0).then(|| Duration::from_secs(seconds));
             }
             "set" => self.set = Some(needs()?.to_owned()),
-            "base" => self.base = Some(needs()?.to_owned()),
+            "base" => {
+                let base = needs()?;
+                url::Url::parse(base).map_err(|error| format!("-o base={base}: {error}; expected an absolute URI"))?;
+                self.base = Some(base.to_owned());
+            }
             "seed" => choice(name, needs()?, &[("auto", ()), ("list", ())])?,
             "io" => choice(name, needs()?, &[("auto", ()), ("kernel", ())])?,
             "credentials" => self.credentials = Some(absolute(needs()?)?),
@@ -429,7 +439,8 @@ mod tests {
         for definition in DEFINITIONS {
             let (name, value) = match definition.usage.split_once('=') {
                 None => (definition.usage, None),
-                Some((name, "DIR" | "FILE" | "NAME" | "URI")) => (name, Some("/x")),
+                Some((name, "URI")) => (name, Some("https://x.example/")),
+                Some((name, "DIR" | "FILE" | "NAME")) => (name, Some("/x")),
                 Some((name, "BYTES" | "SECONDS" | "N" | "ID" | "OCTAL")) => (name, Some("7")),
                 Some((name, choices)) => (name, choices.split('|').next()),
             };

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -114,33 +115,37 @@ pub(super) struct Reporter {
     pub(super) totals: Arc<LastTotals>,
 }
 
+/// Sums that took longer are made while nobody waits.
+const QUICK: Duration = Duration::from_millis(20);
+
 /// Sums that take a while: the last ones, and whether newer ones are being made.
 #[derive(Default)]
 pub(super) struct LastTotals {
-    last: Mutex<Option<Totals>>,
+    last: Mutex<Option<(Totals, Duration)>>,
     under_way: AtomicBool,
 }
 
 impl Reporter {
-    /// The last sums. New ones are made meanwhile, for who asks next; only the very first are waited for.
+    /// The sums; where they take long, the last ones, and new ones are made for who asks next.
     fn totals(&self) -> Totals {
         let last = *self.totals.last.lock().unwrap_or_else(PoisonError::into_inner);
         let (engine, totals) = (Arc::clone(&self.engine), Arc::clone(&self.totals));
         let make = move || {
+            let began = Instant::now();
             let made = engine.readers().ask(|reader| reader.totals()).unwrap_or_default();
-            *totals.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
+            *totals.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((made, began.elapsed()));
             totals.under_way.store(false, Ordering::Release);
             made
         };
         if self.totals.under_way.swap(true, Ordering::AcqRel) {
-            return last.unwrap_or_default();
+            return last.unwrap_or_default().0;
         }
         match last {
-            None => make(),
-            Some(last) => {
+            Some((last, took)) if took > QUICK => {
                 self.runtime.spawn_blocking(make);
                 last
             }
+            _ => make(),
         }
     }
 

@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use super::input::{self, Counted, Limits, Place};
 use super::names::{self, Namespace};
-use super::record::{Attributes, Dialect, Entry, Head, Kind, Link, Warnings};
+use super::record::{Attributes, Dialect, Entry, Head, Kind, Link, Warnings, is_absolute};
 
 /// Why a document could not be read, or not to its end. What was read before stands, but says
 /// nothing of what the document does not list.
@@ -513,14 +513,6 @@ fn keep(entry: &mut Entry, field: Field, text: &str, warnings: &mut Warnings) {
         Field::ChangeFreq if entry.changefreq.is_none() => entry.changefreq = Some(trimmed.to_owned()),
         Field::LastMod | Field::ChangeFreq => warnings.push(entry.line, "a repeated element in the entry; ignored"),
     }
-}
-
-/// Whether a reference begins with a scheme (RFC 3986, 3.1).
-fn is_absolute(reference: &str) -> bool {
-    reference.split_once(':').is_some_and(|(scheme, _)| {
-        scheme.starts_with(|first: char| first.is_ascii_alphabetic())
-            && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
-    })
 }
 
 /// The first character that XML 1.0 does not allow.

@@ -243,6 +243,22 @@ pub struct Entry {
     pub line: u64,
 }
 
+impl Entry {
+    /// Whether `loc` begins with a scheme (RFC 3986, 3.1), as it should.
+    #[must_use]
+    pub fn is_absolute(&self) -> bool {
+        is_absolute(&self.loc)
+    }
+}
+
+/// Whether a reference begins with a scheme (RFC 3986, 3.1).
+pub(super) fn is_absolute(reference: &str) -> bool {
+    reference.split_once(':').is_some_and(|(scheme, _)| {
+        scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+            && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
+    })
+}
+
 impl Serialize for Entry {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(5))?;

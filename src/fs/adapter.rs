@@ -363,10 +363,11 @@ impl fuser::Filesystem for Filesystem {
     }
 
     fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
-        let (used, available, resources) = self.contents.room();
+        let (used, available) = self.contents.room();
         let block = u64::from(STATFS_BLOCK);
         let free = available / block;
-        reply.statfs(used.div_ceil(block) + free, free, free, resources, 0, STATFS_BLOCK, 255, STATFS_BLOCK);
+        // No inodes are counted: monitors would take a full tree for a full disk.
+        reply.statfs(used.div_ceil(block) + free, free, free, 0, 0, STATFS_BLOCK, 255, STATFS_BLOCK);
     }
 
     fn getxattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {

@@ -58,19 +58,32 @@ pub struct Validators {
     pub etag: Option<String>,
     /// `Last-Modified`.
     pub last_modified: Option<String>,
+    /// Whether that was long enough ago to tell one content from the next (RFC 9110, 8.8.2.2).
+    pub settled: bool,
 }
 
 impl Validators {
     fn of(headers: &HeaderMap) -> Self {
-        Self { etag: text(headers, &header::ETAG), last_modified: text(headers, &header::LAST_MODIFIED) }
+        let last_modified = text(headers, &header::LAST_MODIFIED);
+        let time = |text: Option<&str>| text.and_then(|text| httpdate::parse_http_date(text.trim()).ok());
+        let date = text(headers, &header::DATE);
+        let age = time(date.as_deref()).zip(time(last_modified.as_deref()));
+        let settled = age.is_some_and(|(now, then)| now.duration_since(then).is_ok_and(|age| age >= SETTLED));
+        Self { etag: text(headers, &header::ETAG), last_modified, settled }
     }
 
     /// What can stand in `If-Range`: a strong validator.
     #[must_use]
     pub fn strong(&self) -> Option<&str> {
-        self.etag.as_deref().filter(|etag| !etag.starts_with("W/")).or(self.last_modified.as_deref())
+        self.etag
+            .as_deref()
+            .filter(|etag| !etag.starts_with("W/"))
+            .or(self.last_modified.as_deref().filter(|_| self.settled))
     }
 }
+
+/// How long ago a modification must be for its time to be a strong validator.
+const SETTLED: Duration = Duration::from_secs(60);
 
 /// A request.
 #[derive(Clone, Debug, Default)]
@@ -114,6 +127,9 @@ pub struct Answer {
     window: (Instant, u64),
     _permit: Option<OwnedSemaphorePermit>,
 }
+
+/// The most that a server's wish to be left alone counts for.
+const LONGEST_HOLD: Duration = Duration::from_secs(86_400);
 
 /// How often a request is tried again that nobody waits for.
 const MOST_TRIES: u32 = 5;
@@ -460,11 +476,14 @@ fn text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
 /// `Retry-After`, in seconds or as a date.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let value = text(headers, &header::RETRY_AFTER)?;
-    if let Ok(seconds) = value.trim().parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let date = httpdate::parse_http_date(value.trim()).ok()?;
-    Some(date.duration_since(SystemTime::now()).unwrap_or_default())
+    let wait = match value.trim().parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => {
+            let date = httpdate::parse_http_date(value.trim()).ok()?;
+            date.duration_since(SystemTime::now()).unwrap_or_default()
+        }
+    };
+    Some(wait.min(LONGEST_HOLD))
 }
 
 fn trouble(error: &reqwest::Error, timeout: Duration) -> Trouble {

@@ -110,6 +110,9 @@ const DEPTH: usize = 4;
 
 /// A document as far as discovery needs it.
 struct Seen {
+    /// What was asked for: it stands for the document, wherever redirects led this time.
+    asked: Url,
+    /// Where it came from: the base of its relative references.
     url: Url,
     head: Head,
     entries: Vec<Entry>,
@@ -194,7 +197,8 @@ impl Explorer<'_> {
     /// Reads a document: whole if it says what a Source has, else its head.
     async fn document(&self, url: &Url) -> Result<Seen> {
         let answer = self.get(url).await?;
-        self.read(answer).await
+        let seen = self.read(answer).await?;
+        Ok(Seen { asked: url.clone(), ..seen })
     }
 
     async fn read(&self, mut answer: Answer) -> Result<Seen> {
@@ -233,7 +237,7 @@ impl Explorer<'_> {
             (false, false) => Some(see(&base, &body, false)),
         };
         match seen {
-            Some(Ok(seen)) => Ok(Page::Document(Box::new(seen))),
+            Some(Ok(seen)) => Ok(Page::Document(Box::new(Seen { asked: url.clone(), ..seen }))),
             _ if !links.is_empty() => Ok(Page::Links(Route::LinkHeader, links)),
             Some(Err(error)) => Err(error),
             None => html_links(&base, &body),
@@ -407,14 +411,14 @@ impl Explorer<'_> {
             };
             capabilities.push(CapabilityDocument { capability, url: target.into(), links: entry.links.clone() });
         }
-        FoundSet { key: seen.url.to_string(), capability_list: Some(seen.url.to_string()), capabilities }
+        FoundSet { key: seen.asked.to_string(), capability_list: Some(seen.asked.to_string()), capabilities }
     }
 
     /// The set that a list belongs to: that of the Capability List it points up to, if there is one.
     async fn listed(&mut self, seen: Seen, capability: Capability) -> (FoundSet, Option<String>) {
         let list = match seen.head.link("index").and_then(|index| seen.url.join(index).ok()) {
             Some(index) if index != seen.url => index,
-            _ => seen.url.clone(),
+            _ => seen.asked.clone(),
         };
         let own = CapabilityDocument { capability, url: list.to_string(), links: Vec::new() };
         if let Some(up) = seen.head.link("up").and_then(|up| seen.url.join(up).ok()).filter(|up| *up != seen.url) {
@@ -505,7 +509,7 @@ fn see(url: &Url, body: &[u8], whole: bool) -> Result<Seen> {
             Err(_) => break,
         }
     }
-    Ok(Seen { url: url.clone(), head: reader.head().clone(), entries })
+    Ok(Seen { asked: url.clone(), url: url.clone(), head: reader.head().clone(), entries })
 }
 
 fn html_links(base: &Url, body: &[u8]) -> Result<Page> {

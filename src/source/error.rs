@@ -138,7 +138,7 @@ fn reason(code: u16) -> String {
 fn hint(code: u16, retry_after: Option<Duration>) -> String {
     match (code, retry_after) {
         (401 | 403, _) => "; a credentials=FILE with an entry for this host may help".to_owned(),
-        (404 | 410, _) => "; the Source lists it, but does not have it".to_owned(),
+        (404 | 410, _) => "; there is no such thing there".to_owned(),
         (_, Some(wait)) => format!(" and asks to wait {} s", wait.as_secs()),
         _ => String::new(),
     }

@@ -1,4 +1,4 @@
-//! From Resource Lists to the tree (core 10; DESIGN rules on order, time and deletion).
+//! From Resource Lists to the tree (core 10).
 //!
 //! First every document is brought here, then all of them are applied in one step: no transaction
 //! waits for a server. A list is read once, while it is applied; if it turns out not to be whole, what
@@ -28,7 +28,7 @@ pub(super) async fn sync(
     };
     found.warnings.iter().for_each(|warning| status.warning(warning));
     let chosen = choose(engine, &found).await?;
-    let mut summary = Summary::default();
+    let mut summary = Summary { partial: !found.complete, ..Summary::default() };
     let mut failed = None;
     let mut synced = false;
     for (row, set) in chosen {
@@ -73,6 +73,13 @@ async fn choose(engine: &Arc<Engine>, found: &Discovery) -> Result<Vec<(SetRow, 
     let keys: Vec<&str> = found.sets.iter().map(|set| set.key.as_str()).collect();
     let labels = set_labels(&keys);
     if known.is_empty() {
+        if !found.complete && engine.config.set.is_none() {
+            let what = found.warnings.last().map(String::as_str).unwrap_or_default();
+            return Err(SyncError::Unfit(format!(
+                "not all of what the Source offers could be read, so the layout of a new cache cannot be fixed: {what}; \
+                 try again, or choose a set with -o set="
+            )));
+        }
         let wanted: Vec<(FoundSet, String)> = found
             .sets
             .iter()
@@ -111,6 +118,18 @@ async fn choose(engine: &Arc<Engine>, found: &Discovery) -> Result<Vec<(SetRow, 
         let moved = found.sets.first().filter(|set| only && set.capability_list.is_some());
         match same.or(moved) {
             Some(set) => chosen.push((row, set.clone())),
+            None if !found.complete => {
+                engine.status().error(&format!("the set {} could not be read; what was mirrored stays", row.key));
+                let result = SyncResult {
+                    state: SetState::Partial,
+                    cursor: None,
+                    at: None,
+                    held: row.held,
+                    held_edition: row.held_edition,
+                };
+                let id = row.id;
+                engine.ledger.write(move |transaction| transaction.finish_set(id, &result)).await?;
+            }
             None => engine
                 .status()
                 .warning(&format!("the Source no longer offers the set {}; what was mirrored stays", row.key)),
@@ -152,16 +171,19 @@ async fn one(
     {
         return Err(error.clone().into());
     }
-    let cursor = lists.cursor();
-    if let (Some(now), Some(before)) = (cursor, set.cursor)
-        && now < before
-        && !lists.read.is_empty()
-    {
+    let older = lists.read.iter().find_map(|document| {
+        let before = known.iter().find(|row| row.url == document.row.url)?.at?;
+        document.row.at.filter(|now| *now < before).map(|now| (document.row.url.clone(), now, before))
+    });
+    if let Some((url, now, before)) = older.filter(|_| !accept_deletions) {
         status.warning(&format!(
-            "{}: its list is of {now}, older than the one of {before} that is here already; left alone",
-            set.key
+            "{url} is of {now}, older than its edition of {before} that is here already; left alone"
         ));
-        return Ok(Summary { not_modified: lists.unchanged.len() as u64, ..Summary::default() });
+        return Ok(Summary {
+            not_modified: lists.unchanged.len() as u64,
+            partial: !lists.failed.is_empty(),
+            ..Summary::default()
+        });
     }
     status.phase("applying");
     let mapper = Arc::clone(&engine.mapper);
@@ -218,7 +240,7 @@ fn apply(
         let unseen = transaction.unseen(set.id)?;
         read_all_again = unseen.doubtful > 0;
         let agrees =
-            set.held.is_some_and(|before| unseen.gone <= before) && set.held_edition.as_ref() != Some(&edition);
+            set.held.is_some_and(|before| unseen.gone <= before) && edition.is_some() && set.held_edition != edition;
         if unseen.gone * 2 > set.resources && !agrees && !accept_deletions {
             held = Some(unseen.gone);
             summary.held = unseen.gone;
@@ -251,7 +273,7 @@ fn apply(
         (None, false) => SetState::Partial,
     };
     let cursor = cursor.filter(|_| complete && held.is_none());
-    let held_edition = held.map(|_| set.held_edition.clone().filter(|_| set.held == held).unwrap_or(edition));
+    let held_edition = held.and_then(|_| set.held_edition.clone().filter(|_| set.held == held).or(edition));
     transaction.finish_set(set.id, &SyncResult { state, cursor, at: cursor, held, held_edition })?;
     let changes = transaction.commit()?;
     writer.checkpoint()?;
@@ -268,9 +290,8 @@ fn apply_document(
     document: Spooled,
     summary: &mut Summary,
 ) -> Result<Option<u64>, CatalogError> {
-    let Spooled { row, path, .. } = &document;
+    let Spooled { row, base, path, .. } = &document;
     let file = std::fs::File::open(path).map_err(|error| CatalogError::io(path, error))?;
-    let base = url::Url::parse(&row.url).ok();
     let at = row.at.unwrap_or_else(Datetime::now);
     let mut reader = match Reader::open(&file, &row.url, Limits::default()) {
         Ok(reader) => reader,
@@ -297,9 +318,9 @@ fn apply_document(
             status.update(|progress| progress.entries += 1000);
         }
         let facts = Facts::of_entry(&entry, reader.warnings_mut());
-        let uri = match (entry.loc.contains("://"), &base) {
-            (false, Some(base)) => base.join(&entry.loc).map(String::from).unwrap_or_else(|_| entry.loc.clone()),
-            _ => entry.loc.clone(),
+        let uri = match entry.is_absolute() {
+            true => entry.loc.clone(),
+            false => base.join(&entry.loc).map_or_else(|_| entry.loc.clone(), String::from),
         };
         let path = match mapper.path(&uri) {
             Ok(path) => path,

@@ -294,7 +294,12 @@ impl Contents {
             let reason = "this version was superseded before it was fetched, and the Source has only the newest; open the file anew";
             return Err(self.failed(version, format!("{}: {reason}", row.uri)));
         }
-        let places = locations(&row.uri, &duplicates(&row), !expected.hashes.is_empty());
+        let bound = download::streamed_from(&self.store, version);
+        let streamed = bound.is_some();
+        let places = match bound {
+            Some(place) => vec![place],
+            None => locations(&row.uri, &duplicates(&row), !expected.hashes.is_empty()),
+        };
         let patience =
             waited_for.then(|| self.client.timeout().mul_f32(0.9) / u32::try_from(places.len()).unwrap_or(1).max(1));
         let mut errors: Vec<SourceError> = Vec::new();
@@ -318,11 +323,15 @@ impl Contents {
                     self.status.update(|progress| progress.fetched_bytes += served.content.size);
                     return self.land(&row, served.content);
                 }
-                Err(error) if flight.stream.get().is_some() => {
-                    // Readers have seen bytes of this location: another one must not go on under them.
-                    // What was seen of a body that is refused stays with the old inode.
-                    if !error.trouble.passes() && !error.trouble.is_away() {
+                Err(error) if streamed || flight.stream.get().is_some() => {
+                    // Readers have seen bytes of this location: nothing else may go on under them. What
+                    // cannot be gone on with where it broke stays with the old inode.
+                    let goes_on = error.trouble.passes() || error.trouble.is_away();
+                    if !goes_on || download::streamed_from(&self.store, version).is_none() {
                         self.ledger.superseded(version, None);
+                        if let Err(error) = self.store.forget_partial(version) {
+                            self.status.warning(&format!("cache: {error}"));
+                        }
                     }
                     errors.push(error);
                     break;
@@ -356,6 +365,12 @@ impl Contents {
             self.ledger.superseded(row.id, Some(content));
             let reason =
                 format!("{}: it has {} bytes, not {shown} as was said; open the file anew", row.uri, content.size);
+            return Err(self.failed(row.id, reason));
+        }
+        if row.served.is_some_and(|served| served != content.sha256) {
+            self.ledger.superseded(row.id, Some(content));
+            let reason =
+                format!("{}: the Source has other content now than was read before; open the file anew", row.uri);
             return Err(self.failed(row.id, reason));
         }
         self.ledger.stored(row.id, content);
@@ -452,7 +467,8 @@ impl Contents {
 
     /// Fetches what is missing, once through.
     pub(super) async fn fetch_missing(self: &Arc<Self>) -> Result<u64, SyncError> {
-        let to_fetch = self.readers.ask(|reader| reader.count_missing())?;
+        // Versions that come into being meanwhile are for the next pass, or one that fails would go on for ever.
+        let (to_fetch, upto) = self.readers.ask(|reader| reader.count_missing())?;
         if to_fetch == 0 {
             return Ok(0);
         }
@@ -462,7 +478,7 @@ impl Contents {
         });
         let (mut after, mut failed) = (0, 0);
         let result = loop {
-            let page = match self.readers.ask(|reader| reader.missing(after, PAGE)) {
+            let page = match self.readers.ask(|reader| reader.missing(after, upto, PAGE)) {
                 Ok(page) => page,
                 Err(error) => break Err(error.into()),
             };

@@ -51,6 +51,15 @@ struct Notes {
     total: Option<u64>,
     ranges: Ranges,
     boot: String,
+    /// Whether readers have seen bytes of it: then nothing else may take its place under them.
+    #[serde(default)]
+    streamed: bool,
+}
+
+/// The location whose bytes readers of a version have seen, before the whole was verified.
+pub(super) fn streamed_from(store: &Store, version: i64) -> Option<String> {
+    let notes: Notes = serde_json::from_slice(&fs::read(store.partial_notes(version)).ok()?).ok()?;
+    notes.streamed.then_some(notes.url)
 }
 
 /// The task: these bytes, from there.
@@ -100,10 +109,14 @@ impl Job<'_> {
             return self.judge_file(total, None).await;
         }
         let mut breaks = 0;
+        let bound = streamed_from(self.store, self.version).is_some();
         loop {
             let answer = self.client.ask(self.url, &asked).await?;
             self.flight.progress();
             let resumed = answer.status == 206;
+            if bound && !resumed {
+                return Err(self.error(Trouble::Changed));
+            }
             if resumed && notes.as_ref().is_some_and(|notes| !self.is_same(&answer, notes.validator.as_deref())) {
                 self.store.forget_partial(self.version).map_err(|error| self.disk(&error))?;
                 return Err(self.error(Trouble::Changed));
@@ -161,7 +174,7 @@ impl Job<'_> {
     fn is_same(&self, answer: &Answer, begun: Option<&str>) -> bool {
         let validators = answer.validators();
         match validators.strong() {
-            None => !self.expected.hashes.is_empty() && self.strict(),
+            None => !self.expected.hashes.is_empty() && self.verify == Verify::Strict,
             now => now == begun,
         }
     }
@@ -195,6 +208,7 @@ impl Job<'_> {
                     total: whole,
                     ranges: Ranges::default(),
                     boot: boot(),
+                    streamed: false,
                 }
             }
         };
@@ -210,6 +224,7 @@ impl Job<'_> {
         {
             // Set once: a second location goes on serving the same file.
             let _ = self.flight.stream.set((Arc::clone(&file), total));
+            notes.streamed = true;
             self.flight.progress();
         }
         let result = self.fill(answer, &file, &mut notes).await;

@@ -49,15 +49,17 @@ impl Lists {
 }
 
 impl Lists {
-    /// What tells one edition of all lists from the next: their time, or else their bytes.
-    pub(super) fn edition(&self) -> String {
+    /// What tells one edition of all lists from the next: their time, or else their bytes. None where
+    /// nothing was read that could tell.
+    pub(super) fn edition(&self) -> Option<String> {
         match self.cursor() {
-            Some(at) => at.to_string(),
+            _ if self.read.is_empty() => None,
+            Some(at) => Some(at.to_string()),
             None => {
                 let mut hasher = Sha256::new();
                 self.read.iter().for_each(|document| hasher.update(document.digest));
                 let digest: [u8; 32] = hasher.finalize().into();
-                digest.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+                Some(digest.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}")))
             }
         }
     }
@@ -73,6 +75,8 @@ impl Lists {
 #[derive(Debug)]
 pub(super) struct Spooled {
     pub(super) row: DocumentRow,
+    /// Where it came from: the base of its relative references.
+    pub(super) base: Url,
     /// Where; it vanishes from the disk with this.
     pub(super) path: tempfile::TempPath,
     digest: [u8; 32],
@@ -96,7 +100,7 @@ pub(super) async fn bring(
     let mut restarts = 0;
     loop {
         let (lists, digests) = once(client, store, status, roots, known).await;
-        if restarts == MOST_RESTARTS || !changed_meanwhile(client, store, &digests).await {
+        if restarts == MOST_RESTARTS || !changed_meanwhile(client, store, status, &digests).await {
             return lists;
         }
         restarts += 1;
@@ -105,10 +109,15 @@ pub(super) async fn bring(
 }
 
 /// An index is asked again after its children: they may be of different editions.
-async fn changed_meanwhile(client: &Arc<Client>, store: &Arc<Store>, digests: &[(String, [u8; 32])]) -> bool {
+async fn changed_meanwhile(
+    client: &Arc<Client>,
+    store: &Arc<Store>,
+    status: &Arc<Status>,
+    digests: &[(String, [u8; 32])],
+) -> bool {
     for (url, before) in digests {
-        match spool(client, store, url, None).await {
-            Ok(Some(now)) if now.digest != *before => return true,
+        match get(client, store, status, url, 0, None).await {
+            Ok(Got::Index { digest, .. }) if digest != *before => return true,
             _ => {}
         }
     }
@@ -250,7 +259,7 @@ async fn get(
 ) -> Result<Got, SourceError> {
     let validators = known
         .as_ref()
-        .map(|row| Validators { etag: row.etag.clone(), last_modified: row.last_modified.clone() })
+        .map(|row| Validators { etag: row.etag.clone(), last_modified: row.last_modified.clone(), settled: false })
         .filter(|validators| *validators != Validators::default());
     let Some(body) = spool(client, store, url, validators.as_ref()).await? else {
         return known.map(Got::Unchanged).ok_or_else(|| {
@@ -300,7 +309,7 @@ fn look(body: Body, url: String, depth: usize, status: &Status) -> Result<Got, S
     let mut first = reader.next().map_err(unreadable)?;
     let nested = first.as_ref().is_some_and(|entry| entry.md.capability() == Some(Capability::ResourceList));
     if head.kind != Kind::SitemapIndex && !nested {
-        return Ok(Got::List(Spooled { row, path, digest }));
+        return Ok(Got::List(Spooled { row, base, path, digest }));
     }
     if head.kind == Kind::UrlSet {
         status.warning(&format!("{url}: an index written as urlset; its entries are taken as lists"));
@@ -318,5 +327,7 @@ fn look(body: Body, url: String, depth: usize, status: &Status) -> Result<Got, S
         first = reader.next().map_err(unreadable)?;
     }
     row.entries = INDEX;
+    // Of what it names, not of its bytes: those may differ by the moment at which they were compressed.
+    let digest = Sha256::digest(children.join("\n")).into();
     Ok(Got::Index { row, children, digest })
 }
