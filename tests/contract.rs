@@ -430,3 +430,237 @@ fn a_daemon_that_hangs_does_not_hang_mount() {
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     assert!(output.status.code() == Some(32) && text(&output).contains("does not answer"), "{}", text(&output));
 }
+
+#[test]
+fn a_stream_that_broke_goes_on_with_the_same_or_not_at_all() {
+    let server = Server::start();
+    let (old, new) = (bytes(1, 12 << 20), bytes(2, 12 << 20));
+    let (first, second) = (old.clone(), new.clone());
+    let tries = Arc::new(AtomicUsize::new(0));
+    let count = tries.clone();
+    server.on("/large", move |request| match count.fetch_add(1, Ordering::SeqCst) {
+        0 => Reply { close_after: Some(10 << 20), ..Reply::good(request, &first) },
+        1..4 => Reply::status(503),
+        _ => Reply::good(request, &second),
+    });
+    server.source(AT, &entry(&server.url("/large"), &format!("length=\"{}\"", 12 << 20)));
+    let mirror = Mirror::mount(&server.url("/"), "verify=stream,timeout=2");
+    let file = File::open(mirror.path("large")).unwrap();
+    let mut part = vec![0; 4096];
+    assert_eq!(file.read_at(&mut part, 0).unwrap(), 4096);
+    assert!(part == old[..4096]);
+    let began = Instant::now();
+    while mirror.read("large").ok().as_ref() != Some(&new) {
+        if let Ok(found) = mirror.read("large") {
+            assert!(found == old || found == new, "a mixture was read");
+        }
+        assert!(began.elapsed() < Duration::from_secs(30), "the new version never comes: {}", mirror.errors());
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    if let Ok(count) = file.read_at(&mut part, 11 << 20) {
+        assert!(part[..count] == old[11 << 20..(11 << 20) + count], "the open file has bytes of another version");
+    }
+}
+
+#[test]
+fn content_that_was_evicted_comes_back_the_same_or_as_another_version() {
+    let server = Server::start();
+    let (old, new) = (bytes(1, 900_000), bytes(2, 900_000));
+    server.file("/x", old.clone());
+    server.file("/y", bytes(3, 900_000));
+    server.source(AT, &["/x", "/y"].map(|path| entry(&server.url(path), "length=\"900000\"")).concat());
+    let mirror = Mirror::mount(&server.url("/"), "cache_size=1000000,timeout=3");
+    let file = File::open(mirror.path("x")).unwrap();
+    let mut part = vec![0; 4096];
+    file.read_exact_at(&mut part, 0).unwrap();
+    mirror.read("y").unwrap();
+    mirror.wait("room", |status| status["cached"]["bytes"].as_u64().unwrap() <= 1_000_000);
+    server.file("/x", new.clone());
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    for at in [0, 400_000, 800_000] {
+        if file.read_exact_at(&mut part, at).is_ok() {
+            let at = usize::try_from(at).unwrap();
+            assert!(part == old[at..at + 4096], "the open file has bytes of another version at {at}");
+        }
+    }
+    drop(file);
+    mirror.wait("a version that reads", |_| mirror.read("x").is_ok_and(|found| found == new || found == old));
+}
+
+#[test]
+fn a_plain_sitemap_that_shrank_is_held_until_it_changes_again() {
+    let server = Server::start();
+    let paths: Vec<String> = (0..10).map(|number| format!("/{number}")).collect();
+    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+    let sitemap = |entries: &str| {
+        format!(
+            "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" xmlns:rs=\"http://www.openarchives.org/rs/terms/\">{entries}</urlset>"
+        )
+    };
+    server.file("/sitemap.xml", sitemap(&resources(&server, &paths)));
+    let mirror = Mirror::mount(&server.url("/sitemap.xml"), "");
+    server.file("/sitemap.xml", sitemap(&resources(&server, &paths[..1])));
+    for _ in 0..3 {
+        mirror.refresh();
+        assert_eq!((mirror.files().len(), mirror.status()["state"].as_str()), (10, Some("held")));
+    }
+    server.file("/sitemap.xml", sitemap(&format!("<!-- again -->{}", resources(&server, &paths[..1]))));
+    mirror.refresh();
+    assert_eq!(mirror.files(), ["0"]);
+}
+
+#[test]
+fn a_resource_that_another_part_describes_anew_stays_while_an_unchanged_part_names_it() {
+    let server = Server::start();
+    let parts = [server.url("/a.xml"), server.url("/b.xml")];
+    server.source(AT, "");
+    server.file("/resourcelist.xml", support::index("resourcelist", &format!("at=\"{AT}\""), &parts));
+    server.file("/a.xml", resource_list(AT, &resources(&server, &["/r", "/s"])));
+    let rest = resources(&server, &["/t", "/u"]);
+    server.file("/b.xml", resource_list(AT, &rest));
+    let mirror = Mirror::mount(&server.url("/"), "");
+    server.file("/b.xml", resource_list(LATER, &(rest.clone() + &entry(&server.url("/r"), "length=\"99\""))));
+    mirror.refresh();
+    server.file("/b.xml", resource_list("2026-03-02T00:00:00Z", &rest));
+    mirror.refresh();
+    mirror.refresh();
+    assert_eq!(mirror.files(), ["r", "s", "t", "u"]);
+}
+
+#[test]
+fn a_bad_large_file_is_not_fetched_for_ever() {
+    let server = Server::start();
+    server.file("/bad", bytes(1, 9 << 20));
+    server.source(AT, &entry_of(&server.url("/bad"), &bytes(2, 9 << 20)));
+    let mirror = Mirror::mount(&server.url("/"), "content=all,verify=stream,timeout=5");
+    mirror.wait("the verdict", |_| mirror.errors().contains("wrong content"));
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(server.count("/bad") <= 3, "{} requests", server.count("/bad"));
+}
+
+#[test]
+fn an_absurd_retry_after_is_no_end() {
+    let server = Server::start();
+    server.source(AT, &resources(&server, &["/a"]));
+    let mirror = Mirror::mount(&server.url("/"), "timeout=3");
+    server.on("/resourcelist.xml", |_| Reply {
+        delay: Duration::from_millis(1200),
+        ..Reply::status(503).with("Retry-After", "18446744073709551615")
+    });
+    let said = mirror.refresh();
+    assert!(text(&said).contains("503"), "{}", text(&said));
+    assert_eq!(mirror.read("a").unwrap(), b"/a");
+    assert!(mirror.daemon().is_some());
+}
+
+#[test]
+fn an_older_part_that_is_new_does_not_stop_the_sync() {
+    let server = Server::start();
+    server.source(AT, "");
+    let index = |at: &str, parts: &[&str]| {
+        let parts: Vec<String> = parts.iter().map(|part| server.url(part)).collect();
+        server.file("/resourcelist.xml", support::index("resourcelist", &format!("at=\"{at}\""), &parts));
+    };
+    index(AT, &["/new.xml"]);
+    server.file("/new.xml", resource_list(AT, &resources(&server, &["/a"])));
+    let mirror = Mirror::mount(&server.url("/"), "");
+    index(LATER, &["/new.xml", "/archive.xml"]);
+    server.file("/new.xml", resource_list(LATER, &resources(&server, &["/a", "/b"])));
+    server.file("/archive.xml", resource_list("2020-01-01T00:00:00Z", &resources(&server, &["/old"])));
+    mirror.refresh();
+    assert_eq!(mirror.files(), ["a", "b", "old"]);
+}
+
+#[test]
+fn a_redirect_that_moves_is_followed_anew() {
+    let server = Server::start();
+    for number in [1, 2] {
+        let entries = resources(&server, &["/cdn/x"]) + "<url><loc>y</loc></url>";
+        server.file(&format!("/cdn/{number}.xml"), resource_list(&format!("2026-0{number}-01T00:00:00Z"), &entries));
+    }
+    server.file("/cdn/y", "relative");
+    server.on("/sitemap.xml", |_| Reply::status(302).with("Location", "/cdn/1.xml"));
+    let mirror = Mirror::mount(&server.url("/sitemap.xml"), "");
+    server.on("/sitemap.xml", |_| Reply::status(302).with("Location", "/cdn/2.xml"));
+    let said = mirror.refresh();
+    assert!(said.status.success(), "{}", text(&said));
+    assert_eq!(mirror.files(), ["cdn/x", "cdn/y"], "relative to where the document came from");
+}
+
+#[test]
+fn a_layout_is_not_fixed_while_a_set_is_missing() {
+    let server = Server::start();
+    let lists = ["/one.xml", "/two.xml"].map(|list| capability(&server.url(list), "capabilitylist"));
+    server.file("/.well-known/resourcesync", document("description", "", "", &lists.concat()));
+    for set in ["one", "two"] {
+        let list = resource_list(AT, &resources(&server, &[&format!("/{set}/x")]));
+        server.file(&format!("/{set}/list.xml"), list);
+    }
+    let set = |name: &str| {
+        document("capabilitylist", "", "", &capability(&server.url(&format!("/{name}/list.xml")), "resourcelist"))
+    };
+    server.file("/two.xml", set("two"));
+    let mirror = Mirror::prepare(&server.url("/"), "timeout=2");
+    let output = mirror.try_mount();
+    assert!(output.status.code() == Some(32) && text(&output).contains("/one.xml"), "{}", text(&output));
+    server.file("/one.xml", set("one"));
+    assert!(mirror.try_mount().status.success());
+    assert_eq!(mirror.files(), ["one/one/x", "two/two/x"]);
+    server.remove("/one.xml");
+    mirror.refresh();
+    assert_eq!(mirror.status()["state"], "partial", "a set that could not be looked at is not complete");
+    assert_eq!(mirror.files(), ["one/one/x", "two/two/x"]);
+}
+
+#[test]
+fn the_end_is_heard_while_the_first_lists_are_read() {
+    let server = Server::start();
+    server.source(AT, &resources(&server, &["/a"]));
+    server.on("/resourcelist.xml", |_| Reply { delay: Duration::from_secs(20), ..Reply::status(404) });
+    for signal in [true, false] {
+        let mirror = Mirror::prepare(&server.url("/"), "timeout=30");
+        let output = std::thread::scope(|scope| {
+            let mount = scope.spawn(|| mirror.try_mount());
+            let began = Instant::now();
+            while !mirror.path(".resourcesync/status.json").exists() {
+                assert!(began.elapsed() < Duration::from_secs(10));
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            match signal {
+                true => std::process::Command::new("kill").arg(mirror.daemon().unwrap().to_string()).output().unwrap(),
+                false => std::process::Command::new("umount").arg(&mirror.directory).output().unwrap(),
+            };
+            mount.join().unwrap()
+        });
+        assert_eq!(output.status.code(), Some(32), "{}", text(&output));
+        mirror.wait_for_end();
+        let lines = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        assert!(!lines.contains(&*mirror.directory.to_string_lossy()), "no dead mount is left");
+    }
+}
+
+#[test]
+fn polling_goes_on_while_content_is_fetched_ahead() {
+    let server = Server::start();
+    let mut entries = String::new();
+    for number in 0..40 {
+        let path = format!("/{number}");
+        server.file(&path, bytes(number, 100_000));
+        entries.push_str(&entry_of(&server.url(&path), &bytes(number, 100_000)));
+    }
+    server.source(AT, &entries);
+    let mirror = Mirror::mount(&server.url("/"), "content=all,rate=100K,poll=1");
+    let before = server.count("/resourcelist.xml");
+    std::thread::sleep(Duration::from_secs(5));
+    assert!(server.count("/resourcelist.xml") > before + 1);
+    assert!(mirror.status()["cached"]["resources"].as_u64().unwrap() < 40);
+}
+
+#[test]
+fn offline_with_nothing_in_the_cache_is_no_empty_mirror() {
+    let server = Server::start();
+    let mirror = Mirror::prepare(&server.url("/"), "offline");
+    let output = mirror.try_mount();
+    assert!(output.status.code() == Some(32) && text(&output).contains("nothing in the cache"), "{}", text(&output));
+    assert!(!mirror.cache.exists(), "a mount that never was leaves no cache");
+}

@@ -98,6 +98,8 @@ pub struct Asked<'a> {
     pub if_range: Option<&'a str>,
     /// The content codings that are understood; identity alone, if not given.
     pub accept_encoding: Option<&'a str>,
+    /// It is a document: its bytes count for the rate, but do not queue behind those of content.
+    pub document: bool,
     /// Somebody waits: nothing, retries included, goes on longer than this without progress.
     pub patience: Option<Duration>,
 }
@@ -123,6 +125,7 @@ pub struct Answer {
     response: Response,
     client: Arc<Client>,
     patience: Duration,
+    document: bool,
     got: u64,
     window: (Instant, u64),
     _permit: Option<OwnedSemaphorePermit>,
@@ -303,6 +306,7 @@ impl Client {
             response,
             client: Arc::clone(self),
             patience: timeout,
+            document: asked.document,
             got: 0,
             window: (Instant::now(), 0),
             _permit: permit,
@@ -416,7 +420,10 @@ impl Answer {
             Some(bytes) => {
                 self.got += bytes.len() as u64;
                 self.check_speed()?;
-                self.client.pace.spend(bytes.len()).await;
+                match self.document {
+                    true => drop(self.client.pace.book(bytes.len())),
+                    false => self.client.pace.spend(bytes.len()).await,
+                }
             }
             None => {
                 if let Some(expected) = self.length().filter(|expected| self.got < *expected) {

@@ -188,6 +188,7 @@ impl Explorer<'_> {
     async fn get(&self, url: &Url) -> Result<Answer> {
         let asked = Asked {
             accept_encoding: Some("gzip, identity;q=0.5"),
+            document: true,
             patience: Some(self.client.timeout()),
             ..Asked::default()
         };

@@ -96,16 +96,19 @@ impl Pace {
 
     /// Waits until so many bytes more may have come.
     pub(super) async fn spend(&self, bytes: usize) {
-        let Some(rate) = self.rate() else { return };
-        let wait = {
-            let mut next = self.next_byte.lock().unwrap_or_else(PoisonError::into_inner);
-            let now = Instant::now();
-            let begin = (*next).max(now);
-            *next = begin + Duration::from_secs_f64(bytes as f64 / rate as f64);
-            begin.saturating_duration_since(now)
-        };
+        let wait = self.book(bytes);
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
         }
+    }
+
+    /// Counts bytes that came; returns how long whoever brings more should wait.
+    pub(super) fn book(&self, bytes: usize) -> Duration {
+        let Some(rate) = self.rate() else { return Duration::ZERO };
+        let mut next = self.next_byte.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let begin = (*next).max(now);
+        *next = begin + Duration::from_secs_f64(bytes as f64 / rate as f64);
+        begin.saturating_duration_since(now)
     }
 }

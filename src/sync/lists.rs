@@ -207,7 +207,7 @@ async fn spool(
     url: &str,
     validators: Option<&Validators>,
 ) -> Result<Option<Body>, SourceError> {
-    let asked = Asked { validators, accept_encoding: Some("gzip, identity;q=0.5"), ..Asked::default() };
+    let asked = Asked { validators, accept_encoding: Some("gzip, identity;q=0.5"), document: true, ..Asked::default() };
     let mut last = None;
     for _ in 0..3 {
         match spool_once(client, store, url, &asked).await {
