@@ -91,9 +91,9 @@ fn warm_work_does_not_reach_the_daemon() {
     shell(&work);
     let cold = shell(&work);
     let daemon = mirror.daemon().unwrap();
-    // A daemon that is stopped can answer nothing.
+    // A daemon that is stopped can answer nothing: what asks it waits until the time is up.
     shell(&format!("kill -STOP {daemon}"));
-    let warm = std::process::Command::new("timeout").args(["10", "bash", "-c", &work]).output().unwrap();
+    let warm = std::process::Command::new("timeout").args(["60", "bash", "-c", &work]).output().unwrap();
     shell(&format!("kill -CONT {daemon}"));
     assert_eq!(String::from_utf8_lossy(&warm.stdout), cold, "{}", support::text(&warm));
 }
