@@ -297,7 +297,7 @@ impl Engine {
         let result = futures_util::FutureExt::catch_unwind(sync).await;
         let result = result.unwrap_or_else(|_| Err(SyncError::Unfit("a bug ended the sync; see the log".to_owned())));
         let away = matches!(&result, Err(error) if error.is_away());
-        self.status.ended(away, result.is_ok());
+        self.status.ended(away);
         self.synced.send_replace(());
         match &result {
             Ok(summary) => tracing::info!(?summary, "synced"),

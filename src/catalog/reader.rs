@@ -185,19 +185,6 @@ impl Reader {
         Ok(parent.filter(|parent| *parent > 0))
     }
 
-    /// The path of a name from the root of the mount, without a slash before it.
-    ///
-    /// # Errors
-    /// If SQLite fails.
-    pub fn path(&self, name: i64) -> Result<String> {
-        let names = self.names(name, ROOT)?;
-        Ok(names.join("/"))
-    }
-
-    fn names(&self, name: i64, root: i64) -> Result<Vec<String>> {
-        names(&self.connection, name, root)
-    }
-
     /// All that is kept of a version.
     ///
     /// # Errors

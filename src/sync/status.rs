@@ -21,7 +21,6 @@ struct Inner {
     errors: VecDeque<Trouble>,
     error_count: u64,
     warnings: VecDeque<String>,
-    synced_once: bool,
     away: bool,
     began: Option<Instant>,
 }
@@ -105,12 +104,11 @@ impl Status {
         });
     }
 
-    pub(super) fn ended(&self, away: bool, synced: bool) {
+    pub(super) fn ended(&self, away: bool) {
         self.with(|inner| {
             inner.progress.phase = "idle";
             inner.began = None;
             inner.away = away;
-            inner.synced_once |= synced;
         });
     }
 
@@ -130,12 +128,6 @@ impl Status {
     #[must_use]
     pub fn away(&self) -> bool {
         self.with(|inner| inner.away)
-    }
-
-    /// Whether a sync of this process has ended well.
-    #[must_use]
-    pub fn synced_once(&self) -> bool {
-        self.with(|inner| inner.synced_once)
     }
 
     /// The last errors, oldest first, and how many there were in all.
