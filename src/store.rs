@@ -1,8 +1,10 @@
-//! Bytes: content by its SHA-256, files that are still being fetched, documents on their way in.
+//! Bytes: content by its SHA-256, packages as they came, files that are still being fetched, documents
+//! on their way in.
 //!
 //! **Owns** what lies under the cache directory beside the catalog: `objects/`, one file for each
-//! distinct content; `partial/`, what was fetched of a version so far; `spool/`, documents while they
-//! are read.
+//! distinct content; `packages/`, packages of dumps, whole or in part; `partial/`, what was fetched of
+//! a version so far; `spool/`, documents while they are read. And what a ZIP package looks like inside
+//! ([`archive`]).
 //!
 //! **Assumes** that one process holds the cache.
 //!
@@ -11,6 +13,8 @@
 //! [`Store::flush`] brings everything to the disk.
 //!
 //! **Never knows** what a resource is called or where it came from.
+
+pub mod archive;
 
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -47,7 +51,7 @@ impl Store {
     /// If a directory cannot be made or read.
     pub fn open(cache: &Path) -> io::Result<Self> {
         let store = Self { root: cache.to_owned() };
-        for name in ["objects", "partial", "spool"] {
+        for name in ["objects", "packages", "partial", "spool"] {
             make_directory(&cache.join(name))?;
         }
         for stale in fs::read_dir(store.root.join("spool"))? {
@@ -141,13 +145,42 @@ impl Store {
     /// # Errors
     /// If it cannot be made.
     pub fn partial(&self, version: i64) -> io::Result<File> {
-        OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(self.partial_path(version))
+        open_or_make(&self.partial_path(version))
+    }
+
+    /// The file of a package, as much of it as there is, made where there is none.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn package(&self, package: i64) -> io::Result<File> {
+        open_or_make(&self.package_path(package))
+    }
+
+    fn package_path(&self, package: i64) -> PathBuf {
+        self.root.join("packages").join(package.to_string())
+    }
+
+    /// Where notes on it lie: which parts of it are there.
+    #[must_use]
+    pub fn package_notes(&self, package: i64) -> PathBuf {
+        self.package_path(package).with_extension("json")
+    }
+
+    /// The packages of which there is anything.
+    ///
+    /// # Errors
+    /// If the directory cannot be read.
+    pub fn packages(&self) -> io::Result<Vec<i64>> {
+        numbers(&self.root.join("packages"))
+    }
+
+    /// Forgets what there is of a package.
+    ///
+    /// # Errors
+    /// If it cannot be removed.
+    pub fn forget_package(&self, package: i64) -> io::Result<()> {
+        absent_is_fine(fs::remove_file(self.package_notes(package)))?;
+        absent_is_fine(fs::remove_file(self.package_path(package)))
     }
 
     /// Where that file lies.
@@ -167,11 +200,7 @@ impl Store {
     /// # Errors
     /// If the directory cannot be read.
     pub fn partials(&self) -> io::Result<Vec<i64>> {
-        let mut versions = Vec::new();
-        for file in fs::read_dir(self.root.join("partial"))? {
-            versions.extend(file?.path().file_stem().and_then(|stem| stem.to_str()?.parse::<i64>().ok()));
-        }
-        Ok(versions)
+        numbers(&self.root.join("partial"))
     }
 
     /// Forgets what was fetched so far of a version.
@@ -218,6 +247,21 @@ impl Store {
             available: found.f_bavail.saturating_mul(found.f_frsize),
         })
     }
+}
+
+fn open_or_make(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+/// The numbers that files in a directory are named by.
+fn numbers(directory: &Path) -> io::Result<Vec<i64>> {
+    let mut numbers = Vec::new();
+    for file in fs::read_dir(directory)? {
+        numbers.extend(file?.path().file_stem().and_then(|stem| stem.to_str()?.parse::<i64>().ok()));
+    }
+    numbers.sort_unstable();
+    numbers.dedup();
+    Ok(numbers)
 }
 
 fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {
