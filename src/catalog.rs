@@ -1,4 +1,5 @@
-//! What is in the mirror: sets, names, versions, places of content, validators of documents.
+//! What is in the mirror: sets, names, versions, places of content (objects, and members of packages),
+//! validators of documents.
 //!
 //! **Owns** one SQLite database, `catalog.db` in the cache directory, and the lock on that directory.
 //! The catalog *is* the file system: there is no second tree in memory, so memory does not grow with
@@ -20,6 +21,7 @@
 //! current version, or a directory below which a live file is.
 
 mod lock;
+mod packages;
 mod reader;
 mod record;
 mod rows;
@@ -33,9 +35,10 @@ use std::path::Path;
 use thiserror::Error;
 
 pub use lock::CacheLock;
-pub use reader::{Content, DirEntry, Node, Pool, Reader, Totals, VersionRow};
+pub use packages::{Attached, Looked, MemberRow, MemberState, MemberTotals, PackageRow, UnseenMember};
+pub use reader::{Content, DirEntry, Node, Place, Pool, Reader, Totals, VersionRow};
 pub use record::{Extra, Record};
-pub use rows::{Changes, DocumentRow, Evictable, Outcome, SetRow, SetState, SyncResult};
+pub use rows::{Changes, DocumentRow, Evictable, Outcome, Seed, SetRow, SetState, Stored, SyncResult, Upserted};
 pub use transaction::{Transaction, Unseen};
 pub use writer::Writer;
 

@@ -29,17 +29,9 @@ pub mod invalidate;
 mod listing;
 mod xattr;
 
-use std::fs::File;
-use std::sync::Arc;
-
 pub use adapter::{Filesystem, View};
 
-/// A file from which a version can be read, at least the part that was asked for.
-#[derive(Clone, Debug)]
-pub struct Readable {
-    /// To be read at offsets.
-    pub file: Arc<File>,
-}
+use crate::store::Body;
 
 /// Called once with an answer, from any thread. An error is told as EIO; its reason has been logged.
 pub type Then<T> = Box<dyn FnOnce(Result<T, ()>) + Send>;
@@ -47,10 +39,10 @@ pub type Then<T> = Box<dyn FnOnce(Result<T, ()>) + Send>;
 /// "Bring me this version", and what else the adapter cannot know.
 pub trait Contents: Send + Sync + 'static {
     /// The content of a version, if no waiting is needed.
-    fn ready(&self, version: i64) -> Option<Readable>;
+    fn ready(&self, version: i64) -> Option<Body>;
 
     /// The content of a version, once `offset` to `offset + len` can be read.
-    fn read(&self, version: i64, offset: u64, len: u64, then: Then<Readable>);
+    fn read(&self, version: i64, offset: u64, len: u64, then: Then<Body>);
 
     /// The size of a version, in bytes.
     fn size(&self, version: i64, then: Then<u64>);

@@ -16,11 +16,13 @@
 
 pub mod archive;
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt as _, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 use tempfile::NamedTempFile;
@@ -41,6 +43,58 @@ pub struct Room {
     pub total: u64,
     /// For us.
     pub available: u64,
+}
+
+/// Content, to be read at offsets.
+#[derive(Clone, Debug)]
+pub enum Body {
+    /// A stretch of a file: where it begins there, and its length in bytes.
+    File(Arc<File>, u64, u64),
+    /// Bytes in memory.
+    Memory(Arc<[u8]>),
+}
+
+impl Body {
+    /// A file from its beginning.
+    #[must_use]
+    pub fn whole(file: Arc<File>, size: u64) -> Self {
+        Self::File(file, 0, size)
+    }
+
+    /// So many bytes from an offset on, or up to the end.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn read_at(&self, offset: u64, size: u32) -> io::Result<Cow<'_, [u8]>> {
+        match self {
+            Self::Memory(bytes) => {
+                let begin = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+                let end = begin.saturating_add(size as usize).min(bytes.len());
+                Ok(Cow::Borrowed(&bytes[begin..end]))
+            }
+            Self::File(file, begin, len) => {
+                let most = len.saturating_sub(offset).min(u64::from(size));
+                let mut buffer = vec![0; usize::try_from(most).unwrap_or(0)];
+                let got = read_up_to(file, &mut buffer, begin.saturating_add(offset))?;
+                buffer.truncate(got);
+                Ok(Cow::Owned(buffer))
+            }
+        }
+    }
+}
+
+/// Reads what is there of so many bytes.
+fn read_up_to(file: &File, out: &mut [u8], at: u64) -> io::Result<usize> {
+    let mut got = 0;
+    while got < out.len() {
+        match file.read_at(&mut out[got..], at + got as u64) {
+            Ok(0) => break,
+            Ok(count) => got += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(got)
 }
 
 impl Store {

@@ -18,22 +18,31 @@
 mod baseline;
 mod content;
 mod download;
+mod dumps;
+mod fill;
 mod ledger;
 mod lists;
+mod members;
 mod open_files;
+mod packages;
+mod packed;
 mod ranges;
 mod room;
+mod seed;
 mod status;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::catalog::{CatalogError, Changes, Pool, SetRow, Writer};
+use crate::document::Capability;
 use crate::path::Mapper;
 use crate::source::{Client, Discovery, SourceError};
 use crate::store::Store;
@@ -42,8 +51,10 @@ pub use content::{Failure, Ready};
 pub use status::{Progress, Status, Trouble};
 
 use content::Contents;
+use lists::Bringer;
 use ledger::Ledger;
 use open_files::OpenFiles;
+use packages::Packages;
 
 /// When to try again what failed because the Source was away.
 const AGAIN: Duration = Duration::from_secs(60);
@@ -64,6 +75,18 @@ pub enum Verify {
     Off,
 }
 
+/// What a mirror is first filled from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SeedFrom {
+    /// What the Source offers that serves best.
+    #[default]
+    Auto,
+    /// A Resource Dump, where there is one, and later ones too.
+    Dump,
+    /// Resource Lists alone.
+    List,
+}
+
 /// What the engine is to do.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -75,6 +98,8 @@ pub struct Config {
     pub base: Option<String>,
     /// Whether all content is fetched ahead and kept.
     pub content_all: bool,
+    /// What the mirror is first filled from.
+    pub seed: SeedFrom,
     /// How strictly bytes are held to what is listed.
     pub verify: Verify,
     /// Whether the Source is left alone.
@@ -163,6 +188,7 @@ pub struct Engine {
     mapper: Arc<Mapper>,
     ledger: Ledger,
     status: Arc<Status>,
+    packages: Arc<Packages>,
     contents: Arc<Contents>,
     turn: tokio::sync::Mutex<()>,
     poll: watch::Sender<Option<Duration>>,
@@ -213,7 +239,10 @@ impl Engine {
         let ledger =
             Ledger::open(writer, Arc::clone(&store), Arc::clone(&status), announce, cache_size, files.clone())?;
         content::tidy(&store, &readers).map_err(SyncError::Cache)?;
-        let contents = Contents::new(&config, &client, &store, &readers, &ledger, &status, files);
+        packages::tidy(&store, &readers).map_err(SyncError::Cache)?;
+        let packages =
+            Packages::new(&client, &store, &readers, &ledger, &status, files.clone(), config.offline);
+        let contents = Contents::new(&config, &client, &store, &readers, &ledger, &status, files, &packages);
         Ok(Arc::new(Self {
             poll: watch::Sender::new(config.poll),
             synced: watch::Sender::new(()),
@@ -224,6 +253,7 @@ impl Engine {
             mapper,
             ledger,
             status,
+            packages,
             contents,
             turn: tokio::sync::Mutex::new(()),
         }))
@@ -342,17 +372,15 @@ impl Engine {
         }
     }
 
-    /// With `content=all`, fetches what is missing after each sync, whoever asked for it, and tries
-    /// again what failed, ever later. Runs until it is dropped.
+    /// Brings the packages here that the tree is made from, and looks at all their members; with
+    /// `content=all`, fetches what is missing then. After each sync, whoever asked for it; what failed
+    /// is tried again, ever later. Runs until it is dropped.
     pub async fn fetch_ahead(self: &Arc<Self>) {
-        if !self.config.content_all || self.config.offline {
-            return std::future::pending().await;
-        }
         let mut synced = self.synced.subscribe();
         let mut retry = AGAIN;
         loop {
             synced.mark_unchanged();
-            let left = match self.contents.fetch_missing().await {
+            let left = match self.bring_all().await {
                 Ok(left) => left,
                 Err(error) => {
                     self.status.error(&error.to_string());
@@ -364,6 +392,70 @@ impl Engine {
                 () = until(again) => retry = (retry * 2).min(AT_LAST),
                 _ = synced.changed() => retry = AGAIN,
             }
+        }
+    }
+
+    /// Brings here what is to be here ahead of use; returns how much of it could not be had.
+    async fn bring_all(self: &Arc<Self>) -> Result<u64, SyncError> {
+        let mut left = self.bring_packages().await?;
+        if self.config.content_all && !self.config.offline {
+            left += self.contents.fetch_missing().await?;
+        }
+        Ok(left)
+    }
+
+    /// Brings packages here, gives versions their members where that is still to be done, and looks at
+    /// members that nobody has looked at. Returns how many packages could not be had.
+    async fn bring_packages(self: &Arc<Self>) -> Result<u64, SyncError> {
+        let rows = self.readers.ask(|reader| reader.packages())?;
+        let mut coming = FuturesUnordered::new();
+        for row in rows {
+            if row.wanted && !row.whole && !self.config.offline {
+                match row.indexed {
+                    true => self.packages.complete_what_is_needed(&row)?,
+                    false => self
+                        .packages
+                        .start(&row, None)
+                        .map_err(|error| SyncError::Cache(format!("{}: {error}", row.url)))?,
+                }
+            }
+            let packages = Arc::clone(&self.packages);
+            coming.push(async move {
+                packages.settled(row.id).await;
+                row.id
+            });
+        }
+        let mut failed = 0;
+        while let Some(id) = coming.next().await {
+            let Some(row) = self.readers.ask(|reader| reader.package(id))? else { continue };
+            if let Some(error) = self.packages.failure(id) {
+                tracing::debug!(%error, "a package is not whole yet");
+                failed += 1;
+            }
+            if row.wanted && row.whole && !row.indexed {
+                if let Err(error) = dumps::attach_later(self, &row).await {
+                    self.status.error(&error.to_string());
+                }
+            }
+            let Some(package) = self.packages.get(id) else { continue };
+            let verifier = members::Verifier {
+                readers: &self.readers,
+                ledger: &self.ledger,
+                status: &self.status,
+            };
+            let damage = verifier.run(&package).await?;
+            self.contents.mend(&package, damage).await;
+        }
+        Ok(failed)
+    }
+
+    /// Who brings documents of a capability.
+    fn bringer(&self, capability: Capability) -> Bringer {
+        Bringer {
+            client: Arc::clone(&self.client),
+            store: Arc::clone(&self.store),
+            status: Arc::clone(&self.status),
+            capability,
         }
     }
 

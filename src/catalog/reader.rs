@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::packages::{MEMBER, MEMBER_HERE, MemberRow, member};
 use super::record::Extra;
 use super::rows::SetRow;
 use super::{CatalogError, Inode, ROOT, directory_ino, schema, version_ino};
@@ -86,6 +87,17 @@ pub struct VersionRow {
     pub extra: Extra,
     /// The content, where it is in the store.
     pub content: Option<Content>,
+    /// The member of a package that is its content.
+    pub member: Option<MemberRow>,
+}
+
+/// Where content is.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// In the store, as an object.
+    Object(Content),
+    /// In a package, which may be here or not.
+    Member(MemberRow),
 }
 
 /// Content that is in the store.
@@ -120,6 +132,10 @@ const NODE: &str = "n.id, n.changed, v.id, v.mtime, v.size";
 impl Reader {
     pub(super) fn open(path: &Path, mapper: Arc<Mapper>) -> Result<Self> {
         Ok(Self { connection: schema::open_reader(path)?, mapper })
+    }
+
+    pub(super) fn connection(&self) -> &Connection {
+        &self.connection
     }
 
     /// The node of this name in the directory with this number.
@@ -190,13 +206,14 @@ impl Reader {
     /// # Errors
     /// If SQLite fails, or the row says what no row of ours can say.
     pub fn version(&self, version: i64) -> Result<Option<VersionRow>> {
-        let mut statement = self.connection.prepare_cached(
-            "SELECT v.name, v.begin, v.until, v.mtime, v.dated, v.size, v.hashes, m.type, v.extra, n.uri,
-                    r.directory, o.sha256, o.size, o.verified, v.settled, v.served
+        let mut statement = self.connection.prepare_cached(&format!(
+            "SELECT v.name, v.begin, v.until, v.mtime, v.dated, v.size, v.hashes, t.type, v.extra, n.uri,
+                    r.directory, o.sha256, o.size, o.verified, v.settled, v.served, {MEMBER}
              FROM version v JOIN name n ON n.id = v.name LEFT JOIN rset r ON r.id = n.rset
-             LEFT JOIN media m ON m.id = v.media LEFT JOIN object o ON o.id = v.object
+             LEFT JOIN media t ON t.id = v.media LEFT JOIN object o ON o.id = v.object
+             LEFT JOIN member m ON m.version = v.id LEFT JOIN package p ON p.id = m.package
              WHERE v.id = ?1",
-        )?;
+        ))?;
         let found = statement
             .query_row([version], |row| {
                 let hashes: Option<Vec<u8>> = row.get(6)?;
@@ -224,6 +241,7 @@ impl Reader {
                     media: row.get(7)?,
                     extra: extra.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default(),
                     content,
+                    member: member(row, 16)?,
                 };
                 Ok((known, uri, directory.unwrap_or(ROOT)))
             })
@@ -236,18 +254,23 @@ impl Reader {
         Ok(Some(known))
     }
 
-    /// The content of a version, where it is in the store.
+    /// Where the content of a version is, if it is known to be anywhere but at its Source.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn content(&self, version: i64) -> Result<Option<Content>> {
-        let mut statement = self.connection.prepare_cached(
-            "SELECT o.sha256, o.size, o.verified FROM version v JOIN object o ON o.id = v.object WHERE v.id = ?1",
-        )?;
-        let found = statement.query_row([version], |row| {
-            Ok(Content { sha256: row.get(0)?, size: size(row, 1)?.unwrap_or(0), verified: row.get(2)? })
+    pub fn place(&self, version: i64) -> Result<Option<Place>> {
+        let mut statement = self.connection.prepare_cached(&format!(
+            "SELECT o.sha256, o.size, o.verified, {MEMBER} FROM version v LEFT JOIN object o ON o.id = v.object
+             LEFT JOIN member m ON m.version = v.id LEFT JOIN package p ON p.id = m.package WHERE v.id = ?1"
+        ))?;
+        let found = statement.query_row([version], |row| match row.get::<_, Option<[u8; 32]>>(0)? {
+            Some(sha256) => {
+                let size = size(row, 1)?.unwrap_or(0);
+                Ok(Some(Place::Object(Content { sha256, size, verified: row.get(2)? })))
+            }
+            None => Ok(member(row, 3)?.map(Place::Member)),
         });
-        Ok(found.optional()?)
+        Ok(found.optional()?.flatten())
     }
 
     /// Versions of the current tree that have no content in the store, in the order of their numbers,
@@ -256,9 +279,10 @@ impl Reader {
     /// # Errors
     /// If SQLite fails.
     pub fn missing(&self, after: i64, upto: i64, limit: usize) -> Result<Vec<i64>> {
-        let mut statement = self.connection.prepare_cached(
-            "SELECT id FROM version WHERE id > ?1 AND id <= ?3 AND until IS NULL AND object IS NULL ORDER BY id LIMIT ?2",
-        )?;
+        let mut statement = self.connection.prepare_cached(&format!(
+            "SELECT id FROM version v WHERE id > ?1 AND id <= ?3 AND until IS NULL AND object IS NULL
+             AND NOT {MEMBER_HERE} ORDER BY id LIMIT ?2",
+        ))?;
         let rows =
             statement.query_map(params![after, i64::try_from(limit).unwrap_or(i64::MAX), upto], |row| row.get(0))?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
@@ -270,9 +294,9 @@ impl Reader {
     /// # Errors
     /// If SQLite fails.
     pub fn count_missing(&self) -> Result<(u64, i64)> {
-        let mut statement = self.connection.prepare_cached(
-            "SELECT count(*), COALESCE(max(id), 0) FROM version WHERE until IS NULL AND object IS NULL",
-        )?;
+        let mut statement = self.connection.prepare_cached(&format!(
+            "SELECT count(*), COALESCE(max(id), 0) FROM version v WHERE until IS NULL AND object IS NULL AND NOT {MEMBER_HERE}",
+        ))?;
         Ok(statement.query_row([], |row| Ok((row.get::<_, i64>(0)?.unsigned_abs(), row.get(1)?)))?)
     }
 
@@ -282,13 +306,13 @@ impl Reader {
     /// # Errors
     /// If SQLite fails.
     pub fn below(&self, name: i64, mut visit: impl FnMut(i64, Option<u64>, bool)) -> Result<()> {
-        let mut statement = self.connection.prepare_cached(
+        let mut statement = self.connection.prepare_cached(&format!(
             "WITH RECURSIVE below (id) AS (
                  SELECT ?1 UNION ALL SELECT n.id FROM name n JOIN below b ON n.parent = b.id
                  WHERE n.version IS NOT NULL OR n.live > 0)
-             SELECT v.id, v.size, v.object IS NOT NULL FROM below b JOIN name n ON n.id = b.id
+             SELECT v.id, v.size, v.object IS NOT NULL OR {MEMBER_HERE} FROM below b JOIN name n ON n.id = b.id
              JOIN version v ON v.id = n.version",
-        )?;
+        ))?;
         let mut rows = statement.query([name])?;
         while let Some(row) = rows.next()? {
             visit(row.get(0)?, size(row, 1)?, row.get(2)?);
@@ -341,9 +365,10 @@ impl Reader {
     /// # Errors
     /// If SQLite fails.
     pub fn totals(&self) -> Result<Totals> {
-        let mut statement = self.connection.prepare_cached(
-            "SELECT count(*), COALESCE(sum(size), 0) FROM version WHERE object IS NOT NULL AND until IS NULL",
-        )?;
+        let mut statement = self.connection.prepare_cached(&format!(
+            "SELECT count(*), COALESCE(sum(size), 0) FROM version v
+             WHERE (object IS NOT NULL OR {MEMBER_HERE}) AND until IS NULL",
+        ))?;
         Ok(statement.query_row([], |row| {
             let unsigned = |index| row.get::<_, i64>(index).map(i64::unsigned_abs);
             Ok(Totals { cached: unsigned(0)?, bytes: unsigned(1)? })

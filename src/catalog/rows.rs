@@ -51,6 +51,24 @@ pub enum Outcome {
     Repeated,
 }
 
+/// What came of bringing a resource into the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Upserted {
+    /// What the entry came to.
+    pub outcome: Outcome,
+    /// The version that is current now.
+    pub version: Option<i64>,
+}
+
+/// What a set was first filled from, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seed {
+    /// `list` or `dump`.
+    pub from: String,
+    /// For people.
+    pub why: String,
+}
+
 /// How far a set is in step with its Source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetState {
@@ -62,6 +80,8 @@ pub enum SetState {
     Partial,
     /// A mass deletion waits to be confirmed.
     Held,
+    /// Changes happened between what the tree was made from and the first that the Source still tells of.
+    Gap,
 }
 
 impl SetState {
@@ -73,11 +93,12 @@ impl SetState {
             Self::Complete => "complete",
             Self::Partial => "partial",
             Self::Held => "held",
+            Self::Gap => "gap",
         }
     }
 
     pub(super) fn from_name(name: &str) -> Self {
-        [Self::Complete, Self::Partial, Self::Held]
+        [Self::Complete, Self::Partial, Self::Held, Self::Gap]
             .into_iter()
             .find(|state| state.name() == name)
             .unwrap_or(Self::Empty)
@@ -109,6 +130,8 @@ pub struct SetRow {
     pub held: Option<u64>,
     /// The edition of the list that left them out.
     pub held_edition: Option<String>,
+    /// What it was first filled from.
+    pub seed: Option<Seed>,
 }
 
 /// A document that the tree was made from.
@@ -128,17 +151,28 @@ pub struct DocumentRow {
     pub part: bool,
     /// How many entries it has.
     pub entries: u64,
+    /// The package that it is the manifest of.
+    pub package: Option<i64>,
+}
+
+/// What the store keeps as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stored {
+    /// An object, by its name in the store.
+    Object([u8; 32]),
+    /// A package, by its number.
+    Package(i64),
 }
 
 /// Content that may be let go.
 #[derive(Clone, Debug)]
 pub struct Evictable {
-    /// Its number.
-    pub object: i64,
+    /// What it is.
+    pub stored: Stored,
+    /// Its number in the catalog.
+    pub id: i64,
     /// When it was last read, in nanoseconds.
     pub used: i64,
-    /// Its name in the store.
-    pub sha256: [u8; 32],
     /// Bytes.
     pub size: u64,
 }

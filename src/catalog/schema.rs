@@ -7,7 +7,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::{CatalogError, ROOT};
 
 /// Each step brings a database of that number to the next; a new one goes through all of them.
-const STEPS: [&str; 1] = ["
+const STEPS: [&str; 2] = ["
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
     -- A set of resources: one Capability List, or one list where there is none.
@@ -85,6 +85,47 @@ const STEPS: [&str; 1] = ["
 
     -- Names whose content, and that of all below, is kept.
     CREATE TABLE pin (name INTEGER PRIMARY KEY);
+", "
+    ALTER TABLE rset ADD COLUMN seed TEXT;      -- what it was first filled from
+    ALTER TABLE rset ADD COLUMN why TEXT;       -- why from that
+    ALTER TABLE document ADD COLUMN package INTEGER; -- of which it is the manifest
+
+    -- A package of a dump. Numbers are never used twice: files are named by them.
+    CREATE TABLE package (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        rset INTEGER NOT NULL,
+        url TEXT NOT NULL,
+        edition TEXT NOT NULL,          -- what its dump says of it
+        validator TEXT,                 -- of the bytes that are here
+        length INTEGER,                 -- as listed
+        hashes BLOB,
+        at INTEGER,
+        size INTEGER,                   -- as found
+        bytes INTEGER NOT NULL DEFAULT 0,   -- that are here
+        whole INTEGER NOT NULL DEFAULT 0,   -- whether all of it is here
+        indexed INTEGER NOT NULL DEFAULT 0, -- whether versions were given its members
+        wanted INTEGER NOT NULL DEFAULT 0,  -- whether it is to be brought here ahead of use
+        doubtful INTEGER NOT NULL DEFAULT 0,-- whether it is not what its dump says
+        durable INTEGER NOT NULL DEFAULT 0, -- whether it is known to have reached the disk
+        used INTEGER NOT NULL DEFAULT 0,
+        UNIQUE (rset, url, edition)
+    );
+
+    -- Where in a package the content of a version lies.
+    CREATE TABLE member (
+        version INTEGER PRIMARY KEY,
+        package INTEGER NOT NULL,
+        header INTEGER NOT NULL,        -- the offset of its local header
+        compressed INTEGER NOT NULL,
+        size INTEGER NOT NULL,
+        crc INTEGER NOT NULL,
+        name_length INTEGER NOT NULL,
+        deflated INTEGER NOT NULL,
+        hashes BLOB,                    -- as the manifest has them, where the version's are others
+        coded INTEGER NOT NULL,         -- whether a content coding is to be undone
+        state INTEGER NOT NULL          -- 0 nobody looked, 1 here and verified, 2 damaged, 3 here, and nothing to hold it to
+    );
+    CREATE INDEX member_package ON member (package, header);
 "];
 
 /// Opens the database for writing, and makes or migrates it.

@@ -6,11 +6,12 @@ use rusqlite::{OptionalExtension, params};
 
 use super::reader::{Content, derived_uri};
 use super::record::Record;
-use super::rows::{Changes, DocumentRow, Outcome, SyncResult};
-use super::tree::{Numbers, Tree};
+use super::packages::Listed;
+use super::rows::{Changes, DocumentRow, Outcome, Seed, SyncResult, Upserted};
+use super::tree::{NameRow, Numbers, Tree};
 use super::writer::set_meta;
 use super::{CatalogError, ROOT};
-use crate::document::Datetime;
+use crate::document::{Datetime, Hashes};
 use crate::path::{Mapper, SELF};
 
 type Result<T> = std::result::Result<T, CatalogError>;
@@ -50,6 +51,8 @@ pub struct Transaction<'w> {
     resources: HashMap<i64, i64>,
     /// Documents of the set that had not changed: what they list stands.
     kept: HashSet<i64>,
+    /// Documents that are manifests of packages.
+    manifests: Option<HashSet<i64>>,
 }
 
 impl<'w> Transaction<'w> {
@@ -68,6 +71,19 @@ impl<'w> Transaction<'w> {
             media: HashMap::new(),
             resources: HashMap::new(),
             kept: HashSet::new(),
+            manifests: None,
+        }
+    }
+
+    pub(super) fn connection(&self) -> &rusqlite::Connection {
+        &self.transaction
+    }
+
+    /// What is in the directory at `above` under a name, without making anything.
+    pub(super) fn find(&mut self, root: i64, above: &[String], name: &str) -> Result<Option<NameRow>> {
+        match self.tree.find(&self.transaction, root, above)? {
+            Some(parent) => Tree::row(&self.transaction, parent, name),
+            None => Ok(None),
         }
     }
 
@@ -101,10 +117,10 @@ impl<'w> Transaction<'w> {
         Ok(self
             .transaction
             .prepare_cached(
-                "INSERT INTO document (rset, url, etag, last_modified, at, part, entries)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+                "INSERT INTO document (rset, url, etag, last_modified, at, part, entries, package)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
                  ON CONFLICT (rset, url) DO UPDATE SET etag = excluded.etag, last_modified = excluded.last_modified,
-                     at = excluded.at, part = excluded.part, entries = excluded.entries
+                     at = excluded.at, part = excluded.part, entries = excluded.entries, package = excluded.package
                  RETURNING id",
             )?
             .query_row(
@@ -115,7 +131,8 @@ impl<'w> Transaction<'w> {
                     document.last_modified,
                     document.at.map(Datetime::nanos),
                     document.part,
-                    i64::try_from(document.entries).unwrap_or(i64::MAX)
+                    i64::try_from(document.entries).unwrap_or(i64::MAX),
+                    document.package
                 ],
                 |row| row.get(0),
             )?)
@@ -150,9 +167,11 @@ impl<'w> Transaction<'w> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn upsert(&mut self, rset: i64, directory: i64, document: i64, record: &Record) -> Result<Outcome> {
+    pub fn upsert(&mut self, rset: i64, directory: i64, document: i64, record: &Record) -> Result<Upserted> {
         let names = &record.path.names;
-        let Some((name, above)) = names.split_last() else { return Ok(Outcome::Repeated) };
+        let Some((name, above)) = names.split_last() else {
+            return Ok(Upserted { outcome: Outcome::Repeated, version: None });
+        };
         let parent = self.directory(directory, above, rset)?;
         let (parent, name, row, uri) = match Tree::row(&self.transaction, parent, name)? {
             Some(row) if self.tree.is_live_directory(row) => {
@@ -165,7 +184,7 @@ impl<'w> Transaction<'w> {
                 if let Some(version) = row.version {
                     self.share(version, document)?;
                 }
-                return Ok(Outcome::Repeated);
+                return Ok(Upserted { outcome: Outcome::Repeated, version: row.version });
             }
             if let Some(version) = row.version {
                 return self.update(parent, name, row.id, version, document, record);
@@ -185,7 +204,23 @@ impl<'w> Transaction<'w> {
         }
         self.tree.count(&self.transaction, parent, name, 1)?;
         *self.resources.entry(rset).or_insert(0) += 1;
-        Ok(Outcome::Added)
+        Ok(Upserted { outcome: Outcome::Added, version: Some(version) })
+    }
+
+    /// Whether one of two documents is a manifest and the other is not: they may say more or less of the
+    /// same resource.
+    fn of_two_kinds(&mut self, one: i64, other: i64) -> Result<bool> {
+        if self.manifests.is_none() {
+            let found = self
+                .transaction
+                .prepare_cached("SELECT id FROM document WHERE package IS NOT NULL")?
+                .query_map([], |row| row.get(0))?
+                .collect::<rusqlite::Result<_>>()?;
+            self.manifests = Some(found);
+        }
+        let manifests = self.manifests.as_ref();
+        let is_one = |id: i64| manifests.is_some_and(|manifests| manifests.contains(&id));
+        Ok(one > 0 && is_one(one) != is_one(other))
     }
 
     fn directory(&mut self, root: i64, names: &[String], rset: i64) -> Result<i64> {
@@ -217,10 +252,10 @@ impl<'w> Transaction<'w> {
         version: i64,
         document: i64,
         record: &Record,
-    ) -> Result<Outcome> {
+    ) -> Result<Upserted> {
         let hashes = (!record.hashes.is_empty()).then(|| record.hashes.to_bytes());
         let media = self.media(record.media.as_deref())?;
-        let (same, same_bytes, listed) = self
+        let (same, same_bytes, agrees, listed) = self
             .transaction
             .prepare_cached(
                 "SELECT mtime, dated, CASE WHEN settled THEN NULL ELSE size END, hashes, media, extra, document, object
@@ -241,8 +276,14 @@ impl<'w> Transaction<'w> {
                     && row.get::<_, Option<i64>>(4)? == media
                     && row.get::<_, Option<String>>(5)? == record.extra;
                 let same_bytes = same_size && same_hashes && (hashes.is_some() || same_time);
-                let object: Option<i64> = if same_bytes { row.get(7)? } else { None };
-                Ok((same, object, row.get::<_, i64>(6)?))
+                let known = known.as_deref().map(Hashes::from_bytes).unwrap_or_default();
+                let facts = Listed {
+                    modified: (dated == 1).then_some(row.get(0)?),
+                    size: row.get::<_, Option<i64>>(2)?.map(i64::unsigned_abs),
+                    hashes: &known,
+                };
+                let agrees = facts.is_of_the_same_bytes_as(&Listed::of(record));
+                Ok((same, same_bytes, agrees, row.get::<_, i64>(6)?))
             })?;
         // While an unchanged document may list it too, it is not this document's alone.
         let elsewhere =
@@ -252,13 +293,16 @@ impl<'w> Transaction<'w> {
             if owner != listed {
                 self.own(version, owner)?;
             }
-            return Ok(Outcome::Unchanged);
+            return Ok(Upserted { outcome: Outcome::Unchanged, version: Some(version) });
         }
-        let next = self.insert_version(id, owner, record, same_bytes)?;
+        let handed_over = agrees && !same_bytes && self.of_two_kinds(listed, document)?;
+        let heir_of = (same_bytes || handed_over).then_some(version);
+        let next = self.insert_version(id, owner, record, heir_of)?;
         self.close(version, record.begin)?;
         self.transaction.prepare_cached("UPDATE name SET version = ?2 WHERE id = ?1")?.execute([id, next])?;
         self.tree.count(&self.transaction, parent, name, 0)?;
-        Ok(Outcome::Updated)
+        let outcome = if handed_over { Outcome::Unchanged } else { Outcome::Updated };
+        Ok(Upserted { outcome, version: Some(next) })
     }
 
     /// Notes which document lists a version.
@@ -284,7 +328,8 @@ impl<'w> Transaction<'w> {
         Ok(())
     }
 
-    fn insert_version(&mut self, name: i64, document: i64, record: &Record, object: Option<i64>) -> Result<i64> {
+    /// Makes a version; one that is an heir has the content of the version before it.
+    fn insert_version(&mut self, name: i64, document: i64, record: &Record, heir_of: Option<i64>) -> Result<i64> {
         let id = self.next_version;
         self.next_version += 1;
         let media = self.media(record.media.as_deref())?;
@@ -293,8 +338,9 @@ impl<'w> Transaction<'w> {
         self.transaction
             .prepare_cached(
                 "INSERT INTO version (id, name, document, begin, mtime, dated, size, settled, hashes, media, extra, object)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, COALESCE(?7, (SELECT size FROM object WHERE id = ?11)), ?7 IS NULL,
-                         ?8, ?9, ?10, ?11)",
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6,
+                         COALESCE(?7, (SELECT o.size FROM version v JOIN object o ON o.id = v.object WHERE v.id = ?11)),
+                         ?7 IS NULL, ?8, ?9, ?10, (SELECT object FROM version WHERE id = ?11))",
             )?
             .execute(params![
                 id,
@@ -307,8 +353,19 @@ impl<'w> Transaction<'w> {
                 hashes,
                 media,
                 record.extra,
-                object
+                heir_of
             ])?;
+        if let Some(before) = heir_of {
+            // What the manifest said of the bytes still holds them, where the new version's document says less.
+            self.transaction
+                .prepare_cached(
+                    "INSERT INTO member (version, package, header, compressed, size, crc, name_length, deflated, hashes, coded, state)
+                     SELECT ?2, package, header, compressed, size, crc, name_length, deflated,
+                            COALESCE(hashes, (SELECT NULLIF(hashes, ?3) FROM version WHERE id = ?1)), coded, state
+                     FROM member WHERE version = ?1",
+                )?
+                .execute(params![before, id, hashes])?;
+        }
         Ok(id)
     }
 
@@ -414,6 +471,16 @@ impl<'w> Transaction<'w> {
                 result.held_edition
             ],
         )?;
+        Ok(())
+    }
+
+    /// Notes what a set is first filled from, and why.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn set_seed(&self, rset: i64, seed: &Seed) -> Result<()> {
+        self.transaction
+            .execute("UPDATE rset SET seed = ?2, why = ?3 WHERE id = ?1", params![rset, seed.from, seed.why])?;
         Ok(())
     }
 
@@ -532,6 +599,7 @@ impl<'w> Transaction<'w> {
     /// If SQLite fails.
     pub fn all_durable(&self) -> Result<()> {
         self.transaction.execute("UPDATE object SET durable = 1 WHERE durable = 0", [])?;
+        self.transaction.execute("UPDATE package SET durable = 1 WHERE durable = 0 AND bytes > 0", [])?;
         Ok(())
     }
 

@@ -27,6 +27,9 @@ pub(super) struct Tree {
     /// The directories of the last path, below the directory given first.
     chain: Vec<(String, i64)>,
     chain_root: i64,
+    /// The same of the last path that was only looked for.
+    looked: Vec<(String, i64)>,
+    looked_root: i64,
     /// Directories below which this transaction put or found a live file: they are live, whether or not
     /// the counts say so yet.
     walked: Numbers,
@@ -137,6 +140,23 @@ impl Tree {
             at = id;
         }
         Ok(at)
+    }
+
+    /// The directory at `names` below `root`, if there is one.
+    pub(super) fn find(&mut self, connection: &Connection, root: i64, names: &[String]) -> Result<Option<i64>> {
+        if self.looked_root != root {
+            self.looked.clear();
+            self.looked_root = root;
+        }
+        let known = self.looked.iter().zip(names).take_while(|((known, _), name)| known == *name).count();
+        self.looked.truncate(known);
+        let mut at = self.looked.last().map_or(root, |(_, id)| *id);
+        for name in &names[known..] {
+            let Some(row) = Self::row(connection, at, name)?.filter(|row| row.version.is_none()) else { return Ok(None) };
+            self.looked.push((name.clone(), row.id));
+            at = row.id;
+        }
+        Ok(Some(at))
     }
 
     #[allow(clippy::too_many_arguments, reason = "a row and where it stands")]

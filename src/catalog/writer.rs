@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::reader::Pool;
-use super::rows::{DocumentRow, Evictable, SetRow, SetState};
+use super::rows::{DocumentRow, Evictable, Seed, SetRow, SetState, Stored};
 use super::transaction::Transaction;
 use super::{CatalogError, DATABASE, schema};
 use crate::document::Datetime;
@@ -76,7 +76,7 @@ impl Writer {
     /// If SQLite fails.
     pub fn documents(&self, rset: i64) -> Result<Vec<DocumentRow>> {
         let mut statement = self.connection.prepare_cached(
-            "SELECT id, url, etag, last_modified, at, part, entries FROM document WHERE rset = ?1 ORDER BY id",
+            "SELECT id, url, etag, last_modified, at, part, entries, package FROM document WHERE rset = ?1 ORDER BY id",
         )?;
         let rows = statement.query_map([rset], |row| {
             Ok(DocumentRow {
@@ -87,6 +87,7 @@ impl Writer {
                 at: row.get::<_, Option<i64>>(4)?.map(Datetime::from_nanos),
                 part: row.get(5)?,
                 entries: row.get::<_, i64>(6)?.unsigned_abs(),
+                package: row.get(7)?,
             })
         })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
@@ -120,7 +121,11 @@ impl Writer {
     /// # Errors
     /// If SQLite fails.
     pub fn stored_bytes(&self) -> Result<u64> {
-        let sum: i64 = self.connection.query_row("SELECT COALESCE(sum(size), 0) FROM object", [], |row| row.get(0))?;
+        let sum: i64 = self.connection.query_row(
+            "SELECT (SELECT COALESCE(sum(size), 0) FROM object) + (SELECT COALESCE(sum(bytes), 0) FROM package)",
+            [],
+            |row| row.get(0),
+        )?;
         Ok(sum.unsigned_abs())
     }
 
@@ -131,30 +136,56 @@ impl Writer {
     /// If SQLite fails.
     pub fn evictable(&self, limit: usize, after: Option<&Evictable>) -> Result<Vec<Evictable>> {
         let mut statement = self.connection.prepare_cached(
-            "SELECT o.id, o.used, o.sha256, o.size FROM object o
-             WHERE (o.used, o.id) > (?1, ?2)
-               AND NOT EXISTS (SELECT 1 FROM version v WHERE v.object = o.id AND v.until IS NOT NULL)
-             ORDER BY o.used, o.id LIMIT ?3",
+            "SELECT used, place, sha256, size, id FROM (
+                 SELECT o.used, o.id * 2 AS place, o.id, o.sha256, o.size FROM object o
+                 WHERE NOT EXISTS (SELECT 1 FROM version v WHERE v.object = o.id AND v.until IS NOT NULL)
+                 UNION ALL
+                 SELECT p.used, p.id * 2 + 1 AS place, p.id, NULL, p.bytes FROM package p
+                 WHERE p.bytes > 0 AND NOT EXISTS (
+                     SELECT 1 FROM member m JOIN version v ON v.id = m.version WHERE m.package = p.id AND v.until IS NOT NULL))
+             WHERE (used, place) > (?1, ?2) ORDER BY used, place LIMIT ?3",
         )?;
-        let (used, id) = after.map_or((i64::MIN, 0), |after| (after.used, after.object));
-        let rows = statement.query_map(params![used, id, i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
+        let (used, place) = after.map_or((i64::MIN, 0), |after| {
+            (after.used, after.id * 2 + i64::from(matches!(after.stored, Stored::Package(_))))
+        });
+        let rows = statement.query_map(params![used, place, i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
             Ok(Evictable {
-                object: row.get(0)?,
-                used: row.get(1)?,
-                sha256: row.get(2)?,
+                used: row.get(0)?,
+                stored: match row.get::<_, Option<[u8; 32]>>(2)? {
+                    Some(sha256) => Stored::Object(sha256),
+                    None => Stored::Package(row.get(4)?),
+                },
+                id: row.get(4)?,
                 size: row.get::<_, i64>(3)?.unsigned_abs(),
             })
         })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// The names of all versions that have this content.
+    /// The names of all versions whose content is kept there, if anything is pinned at all.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn names_with(&self, object: i64) -> Result<Vec<i64>> {
-        let mut statement = self.connection.prepare_cached("SELECT DISTINCT name FROM version WHERE object = ?1")?;
-        let rows = statement.query_map([object], |row| row.get(0))?;
+    pub fn names_that_may_be_pinned(&self, of: &Evictable) -> Result<Vec<i64>> {
+        let question = match of.stored {
+            Stored::Object(_) => "SELECT DISTINCT name FROM version WHERE object = ?1 AND EXISTS (SELECT 1 FROM pin)",
+            Stored::Package(_) => {
+                "SELECT DISTINCT v.name FROM member m JOIN version v ON v.id = m.version
+                 WHERE m.package = ?1 AND EXISTS (SELECT 1 FROM pin)"
+            }
+        };
+        let mut statement = self.connection.prepare_cached(question)?;
+        let rows = statement.query_map([of.id], |row| row.get(0))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Packages that are not known to have reached the disk.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn packages_not_durable(&self) -> Result<Vec<i64>> {
+        let mut statement = self.connection.prepare_cached("SELECT id FROM package WHERE durable = 0 AND bytes > 0")?;
+        let rows = statement.query_map([], |row| row.get(0))?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
@@ -171,7 +202,7 @@ impl Writer {
 
 pub(super) fn sets(connection: &Connection) -> Result<Vec<SetRow>> {
     let mut statement = connection.prepare_cached(
-        "SELECT id, key, label, directory, state, cursor, at, synced, resources, held, held_edition FROM rset ORDER BY id",
+        "SELECT id, key, label, directory, state, cursor, at, synced, resources, held, held_edition, seed, why FROM rset ORDER BY id",
     )?;
     let time = |nanos: Option<i64>| nanos.map(Datetime::from_nanos);
     let rows = statement.query_map([], |row| {
@@ -188,6 +219,7 @@ pub(super) fn sets(connection: &Connection) -> Result<Vec<SetRow>> {
             resources: row.get::<_, i64>(8)?.unsigned_abs(),
             held: row.get::<_, Option<i64>>(9)?.map(i64::unsigned_abs),
             held_edition: row.get(10)?,
+            seed: row.get::<_, Option<String>>(11)?.zip(row.get(12)?).map(|(from, why)| Seed { from, why }),
         })
     })?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 
 use super::report::Reporter;
-use crate::fs::{Contents, Readable, Then};
-use crate::sync::{Engine, Ready};
+use crate::fs::{Contents, Then};
+use crate::store::Body;
+use crate::sync::Engine;
 
 /// The engine, as the file system sees it.
 pub(super) struct Bridge {
@@ -15,19 +16,15 @@ pub(super) struct Bridge {
     pub(super) runtime: Handle,
 }
 
-fn readable(ready: Ready) -> Readable {
-    Readable { file: ready.file }
-}
-
 impl Contents for Bridge {
-    fn ready(&self, version: i64) -> Option<Readable> {
-        self.engine.ready(version).map(readable)
+    fn ready(&self, version: i64) -> Option<Body> {
+        self.engine.ready(version).map(|ready| ready.body)
     }
 
-    fn read(&self, version: i64, offset: u64, len: u64, then: Then<Readable>) {
+    fn read(&self, version: i64, offset: u64, len: u64, then: Then<Body>) {
         let engine = Arc::clone(&self.engine);
         self.runtime.spawn(async move {
-            let found = engine.read(version, offset, len).await.map(readable).map_err(|_| ());
+            let found = engine.read(version, offset, len).await.map(|ready| ready.body).map_err(|_| ());
             // Replying reads the file.
             tokio::task::spawn_blocking(move || then(found));
         });

@@ -216,6 +216,7 @@ fn open_engine(
         set: options.set.clone(),
         base: options.base.clone(),
         content_all: options.content_all,
+        seed: options.seed,
         verify: options.verify,
         offline: options.offline,
         cache_size: options.cache_size,

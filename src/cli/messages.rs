@@ -13,6 +13,12 @@ pub(super) struct Progress {
     pub(super) documents_known: u64,
     pub(super) bytes: u64,
     pub(super) entries: u64,
+    pub(super) packages: u64,
+    pub(super) packages_known: u64,
+    pub(super) package_bytes: u64,
+    pub(super) package_bytes_known: u64,
+    pub(super) bytes_per_second: u64,
+    pub(super) seconds_left: Option<u64>,
 }
 
 impl Progress {
@@ -25,6 +31,12 @@ impl Progress {
             documents_known: progress.documents_known,
             bytes: progress.document_bytes,
             entries: progress.entries,
+            packages: progress.packages,
+            packages_known: progress.packages_known,
+            package_bytes: progress.package_bytes,
+            package_bytes_known: progress.package_bytes_known,
+            bytes_per_second: progress.bytes_per_second,
+            seconds_left: progress.seconds_left,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::sync::Verify;
+use crate::sync::{SeedFrom, Verify};
 
 /// One `-o` option as users read of it.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +60,11 @@ pub const DEFINITIONS: &[Definition] = &[
         "the Source's origin",
         "the URI whose resources lie at the root; all others lie under @authority",
     ),
-    define("seed=auto|list", "auto", "what the mirror is first filled from"),
+    define(
+        "seed=auto|dump|list",
+        "auto",
+        "what the mirror is first filled from: the Source's Resource Dump, whose packages are read in place, or its Resource Lists and then each resource; auto takes a dump where there is one",
+    ),
     define(
         "credentials=FILE",
         "none",
@@ -150,6 +154,7 @@ pub struct Options {
     pub cache: Option<PathBuf>,
     pub cache_size: Option<u64>,
     pub content_all: bool,
+    pub seed: SeedFrom,
     pub verify: Verify,
     pub timeout: Duration,
     pub connections: usize,
@@ -180,6 +185,7 @@ impl Default for Options {
             cache: None,
             cache_size: None,
             content_all: false,
+            seed: SeedFrom::Auto,
             verify: Verify::Strict,
             timeout: Duration::from_secs(30),
             connections: 8,
@@ -260,7 +266,10 @@ impl Options {
                 url::Url::parse(base).map_err(|error| format!("-o base={base}: {error}; expected an absolute URI"))?;
                 self.base = Some(base.to_owned());
             }
-            "seed" => choice(name, needs()?, &[("auto", ()), ("list", ())])?,
+            "seed" => {
+                let known = [("auto", SeedFrom::Auto), ("dump", SeedFrom::Dump), ("list", SeedFrom::List)];
+                self.seed = choice(name, needs()?, &known)?;
+            }
             "io" => choice(name, needs()?, &[("auto", ()), ("kernel", ())])?,
             "credentials" => self.credentials = Some(absolute(needs()?)?),
             "ca" => self.ca = Some(absolute(needs()?)?),

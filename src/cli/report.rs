@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use tokio::runtime::Handle;
 
-use crate::catalog::{SetRow, SetState, Totals};
+use crate::catalog::{MemberTotals, SetRow, SetState, Totals};
 use crate::document::Datetime;
 use crate::sync::Engine;
 
@@ -21,7 +21,7 @@ pub(super) struct Report {
     pub(super) cache: PathBuf,
     pub(super) pid: u32,
     pub(super) version: String,
-    /// `complete`, `partial`, `held`, `empty`, `syncing` (for the first time), `away` or `offline`.
+    /// `complete`, `partial`, `held`, `gap`, `empty`, `syncing` (for the first time), `away` or `offline`.
     pub(super) state: String,
     /// What is being done just now.
     pub(super) activity: String,
@@ -37,6 +37,7 @@ pub(super) struct Report {
     pub(super) content: String,
     pub(super) io: String,
     pub(super) seed: Seed,
+    pub(super) packages: Packages,
     pub(super) error_count: u64,
     /// The last ones, oldest first.
     pub(super) errors: Vec<Trouble>,
@@ -74,6 +75,28 @@ pub(super) struct Progress {
     pub(super) to_fetch: u64,
     pub(super) fetched_bytes: u64,
     pub(super) failed: u64,
+    pub(super) packages: u64,
+    pub(super) packages_known: u64,
+    pub(super) package_bytes: u64,
+    pub(super) package_bytes_known: u64,
+    pub(super) bytes_per_second: u64,
+    pub(super) seconds_left: Option<u64>,
+}
+
+/// The packages that the mirror was seeded from.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Packages {
+    pub(super) known: u64,
+    /// That are here as a whole.
+    pub(super) whole: u64,
+    /// Bytes of those that are here as a whole.
+    pub(super) bytes: u64,
+    /// Files in the tree whose content lies in a package.
+    pub(super) members: u64,
+    /// Those of them that were held to what is listed, and are here.
+    pub(super) verified: u64,
+    /// Those of them that are not what is listed, and are had from their own URLs.
+    pub(super) damaged: u64,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -118,21 +141,23 @@ pub(super) struct Reporter {
 /// Sums that took longer are made while nobody waits.
 const QUICK: Duration = Duration::from_millis(20);
 
+type Sums = (Totals, MemberTotals);
+
 /// Sums that take a while: the last ones, and whether newer ones are being made.
 #[derive(Default)]
 pub(super) struct LastTotals {
-    last: Mutex<Option<(Totals, Duration)>>,
+    last: Mutex<Option<(Sums, Duration)>>,
     under_way: AtomicBool,
 }
 
 impl Reporter {
     /// The sums; where they take long, the last ones, and new ones are made for who asks next.
-    fn totals(&self) -> Totals {
+    fn totals(&self) -> Sums {
         let last = *self.totals.last.lock().unwrap_or_else(PoisonError::into_inner);
         let (engine, totals) = (Arc::clone(&self.engine), Arc::clone(&self.totals));
         let make = move || {
             let began = Instant::now();
-            let made = engine.readers().ask(|reader| reader.totals()).unwrap_or_default();
+            let made = engine.readers().ask(|reader| Ok((reader.totals()?, reader.member_totals()?))).unwrap_or_default();
             *totals.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((made, began.elapsed()));
             totals.under_way.store(false, Ordering::Release);
             made
@@ -154,7 +179,24 @@ impl Reporter {
         let engine = &self.engine;
         let status = engine.status();
         let sets = engine.sets().unwrap_or_default();
-        let totals = self.totals();
+        let (totals, members) = self.totals();
+        let rows = engine.readers().ask(|reader| reader.packages()).unwrap_or_default();
+        let packages = Packages {
+            known: rows.len() as u64,
+            whole: rows.iter().filter(|row| row.whole).count() as u64,
+            bytes: rows.iter().filter(|row| row.whole).filter_map(|row| row.size).sum(),
+            members: members.members,
+            verified: members.verified,
+            damaged: members.damaged,
+        };
+        let seeds: Vec<&crate::catalog::Seed> = sets.iter().filter_map(|set| set.seed.as_ref()).collect();
+        let seed = match seeds.as_slice() {
+            [] => Seed { from: "list".to_owned(), why: "nothing else was looked for when this cache was made".to_owned() },
+            [first, ..] => Seed {
+                from: seeds.iter().find(|seed| seed.from == "dump").unwrap_or(first).from.clone(),
+                why: first.why.clone(),
+            },
+        };
         let progress = status.progress();
         let (errors, error_count) = status.errors();
         let synced = sets.iter().filter_map(|set| set.synced).min();
@@ -181,10 +223,17 @@ impl Reporter {
                 to_fetch: progress.to_fetch,
                 fetched_bytes: progress.fetched_bytes,
                 failed: progress.failed,
+                packages: progress.packages,
+                packages_known: progress.packages_known,
+                package_bytes: progress.package_bytes,
+                package_bytes_known: progress.package_bytes_known,
+                bytes_per_second: progress.bytes_per_second,
+                seconds_left: progress.seconds_left,
             },
             content: if self.content_all { "all" } else { "lazy" }.to_owned(),
             io: "kernel".to_owned(),
-            seed: Seed { from: "list".to_owned(), why: "Resource Lists are all that this version reads".to_owned() },
+            seed,
+            packages,
             error_count,
             errors: errors.into_iter().map(|one| Trouble { time: one.time, error: one.error }).collect(),
             warnings: status.warnings(),
@@ -193,7 +242,7 @@ impl Reporter {
 
     fn state(&self, sets: &[SetRow]) -> &'static str {
         let status = self.engine.status();
-        let worst = [SetState::Empty, SetState::Held, SetState::Partial, SetState::Complete]
+        let worst = [SetState::Empty, SetState::Held, SetState::Partial, SetState::Gap, SetState::Complete]
             .into_iter()
             .find(|state| sets.iter().any(|set| set.state == *state))
             .unwrap_or(SetState::Empty);
@@ -221,6 +270,9 @@ impl Report {
         gauge("resources", "", "Files in the tree.", self.resources);
         gauge("cached_resources", "", "Files in the tree whose content is in the cache.", self.cached.resources);
         gauge("cached_bytes", "bytes", "Content in the cache.", self.cached.bytes);
+        gauge("packages", "", "Packages of dumps that content lies in.", self.packages.known);
+        gauge("packages_whole", "", "Packages of which all is in the cache.", self.packages.whole);
+        gauge("members_damaged", "", "Members of packages that are not what is listed.", self.packages.damaged);
         if let Some(lag) = self.lag {
             gauge("lag_seconds", "seconds", "Time since the last sync.", lag);
         }

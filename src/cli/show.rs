@@ -57,10 +57,41 @@ pub(super) fn progress(bar: &ProgressBar, progress: &Progress) {
     if progress.entries > 0 {
         text.push_str(&format!(", {}", plural(progress.entries, "entry", "entries")));
     }
-    bar.set_length(progress.documents_known.max(1));
-    bar.set_position(progress.documents);
+    if progress.packages_known > 0 {
+        text.push_str(&format!("; {} of {} packages read, {}", progress.packages, progress.packages_known, download(progress)));
+    }
+    bar.set_length((progress.documents_known + progress.packages_known).max(1));
+    bar.set_position(progress.documents + progress.packages);
     bar.set_message(text);
     bar.tick();
+}
+
+/// How far packages have come: bytes, rate, time left.
+fn download(progress: &Progress) -> String {
+    let mut text = format!("{} of {}", size(progress.package_bytes), size(progress.package_bytes_known));
+    if progress.bytes_per_second > 0 {
+        text.push_str(&format!(", {}/s", size(progress.bytes_per_second)));
+    }
+    if let Some(left) = progress.seconds_left.filter(|_| progress.bytes_per_second > 0) {
+        text.push_str(&format!(", {} left", duration(left)));
+    }
+    text
+}
+
+/// A part of a whole as a bar of text.
+pub(super) fn gauge(part: u64, whole: u64) -> String {
+    const WIDTH: u64 = 20;
+    let full = usize::try_from(part.saturating_mul(WIDTH).checked_div(whole).unwrap_or(0).min(WIDTH)).unwrap_or(0);
+    format!("[{}{}]", "#".repeat(full), "-".repeat(20 - full))
+}
+
+/// A length of time for people.
+pub(super) fn duration(seconds: u64) -> String {
+    match seconds {
+        0..=119 => format!("{seconds} s"),
+        120..=7199 => format!("{} min", seconds / 60),
+        _ => format!("{} h", seconds / 3600),
+    }
 }
 
 /// A size for people.

@@ -120,6 +120,36 @@ fn person(text: &mut String, report: &Report) {
         }
         line(text, "now", &doing);
     }
+    let packages = &report.packages;
+    if packages.known > 0 {
+        let mut shown = format!(
+            "{} here of {} ({}); {} of {} members verified",
+            packages.whole,
+            show::plural(packages.known, "package", "packages"),
+            show::size(packages.bytes),
+            show::count(packages.verified),
+            show::count(packages.members)
+        );
+        if packages.damaged > 0 {
+            shown.push_str(&format!(", {} damaged", show::count(packages.damaged)));
+        }
+        line(text, "packages", &shown);
+    }
+    if progress.package_bytes < progress.package_bytes_known && progress.bytes_per_second > 0 {
+        line(
+            text,
+            "download",
+            &format!(
+                "{} {} of {}, {}/s, {} left",
+                show::gauge(progress.package_bytes, progress.package_bytes_known),
+                show::size(progress.package_bytes),
+                show::size(progress.package_bytes_known),
+                show::size(progress.bytes_per_second),
+                progress.seconds_left.map_or_else(|| "?".to_owned(), show::duration)
+            ),
+        );
+    }
+    line(text, "seed", &format!("{}: {}", report.seed.from, report.seed.why));
     line(text, "cache", &report.cache.display().to_string());
     for set in report.sets.iter().filter(|set| set.held_deletions.is_some()) {
         let held = set.held_deletions.unwrap_or_default();

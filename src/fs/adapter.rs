@@ -1,7 +1,6 @@
 //! fuser's callbacks.
 
 use std::ffi::OsStr;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -14,8 +13,9 @@ use fuser::{
 
 use super::attributes::Owner;
 use super::control::{self, Snapshots};
-use super::{Contents, Readable, listing, xattr};
+use super::{Contents, listing, xattr};
 use crate::catalog::{CatalogError, Inode, Node, Pool, ROOT, ROOT_INO, Reader};
+use crate::store::Body;
 
 /// How the tree is shown.
 #[derive(Clone, Copy, Debug)]
@@ -59,24 +59,8 @@ const NOT_AT_ALL: Duration = Duration::ZERO;
 const STATFS_BLOCK: u32 = 4096;
 const WRITING: Errno = Errno::EROFS;
 
-/// Reads that many bytes, or up to the end of the file.
-fn read_at(readable: &Readable, offset: u64, size: u32) -> std::io::Result<Vec<u8>> {
-    let mut buffer = vec![0; size as usize];
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match readable.file.read_at(&mut buffer[filled..], offset + filled as u64) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    buffer.truncate(filled);
-    Ok(buffer)
-}
-
-fn reply_read(reply: ReplyData, readable: &Readable, offset: u64, size: u32) {
-    match read_at(readable, offset, size) {
+fn reply_read(reply: ReplyData, content: &Body, offset: u64, size: u32) {
+    match content.read_at(offset, size) {
         Ok(bytes) => reply.data(&bytes),
         Err(error) => {
             tracing::error!(%error, "cannot read from the cache");

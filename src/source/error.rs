@@ -99,6 +99,9 @@ pub enum Trouble {
     /// The body is larger than allowed.
     #[error("larger than the {0} bytes allowed")]
     TooLarge(u64),
+    /// A part was asked for, and something else came.
+    #[error("the server does not give ranges of what was begun")]
+    NoRanges,
     /// The resource changed while it was fetched.
     #[error("the resource changed while it was fetched; the next sync will know the new version")]
     Changed,

@@ -21,6 +21,8 @@ use zip::read::Config;
 use zip::result::ZipError;
 use zip::unstable::read::ZipIterable;
 
+use super::read_up_to;
+
 /// The most members of one package.
 pub const MOST_MEMBERS: usize = 4_000_000;
 /// How much is read of a directory at once.
@@ -427,20 +429,6 @@ impl Read for Content {
         }
         Ok(count)
     }
-}
-
-/// Reads what is there of so many bytes.
-fn read_up_to(file: &File, out: &mut [u8], at: u64) -> io::Result<usize> {
-    let mut got = 0;
-    while got < out.len() {
-        match file.read_at(&mut out[got..], at + got as u64) {
-            Ok(0) => break,
-            Ok(count) => got += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(got)
 }
 
 /// A stretch of a file.

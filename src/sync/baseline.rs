@@ -1,4 +1,4 @@
-//! From Resource Lists to the tree (core 10).
+//! From Resource Lists, or the manifests of a Resource Dump, to the tree (core 10, 11).
 //!
 //! First every document is brought here, then all of them are applied in one step: no transaction
 //! waits for a server. A list is read once, while it is applied; if it turns out not to be whole, what
@@ -7,11 +7,13 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::dumps::{self, Attacher};
 use super::lists::{self, Lists, Spooled};
+use super::seed::{self, Baseline};
 use super::status::Status;
 use super::{Engine, Summary, SyncError};
-use crate::catalog::{CatalogError, DocumentRow, Outcome, Record, SetRow, SetState, SyncResult, Transaction, Writer};
-use crate::document::{Capability, Datetime, Facts, Limits, Reader};
+use crate::catalog::{CatalogError, DocumentRow, Outcome, SetRow, SetState, SyncResult, Transaction, Writer};
+use crate::document::{Datetime, Facts, Limits, Reader};
 use crate::path::{Mapper, set_labels};
 use crate::source::{Discovery, FoundSet};
 
@@ -32,17 +34,7 @@ pub(super) async fn sync(
     let mut failed = None;
     let mut synced = false;
     for (row, set) in chosen {
-        let roots = set.urls(Capability::ResourceList);
-        if roots.is_empty() {
-            let offered: Vec<&str> = set.capabilities.iter().map(|document| document.capability.name()).collect();
-            failed = Some(SyncError::Unfit(format!(
-                "the set {} offers no Resource List (it offers: {})",
-                set.key,
-                if offered.is_empty() { "nothing".to_owned() } else { offered.join(", ") }
-            )));
-            continue;
-        }
-        match one(engine, row, &roots, accept_deletions).await {
+        match one(engine, row, &set, accept_deletions).await {
             Ok(part) => {
                 synced = true;
                 summary.added += part.added;
@@ -153,16 +145,15 @@ async fn choose(engine: &Arc<Engine>, found: &Discovery) -> Result<Vec<(SetRow, 
 async fn one(
     engine: &Arc<Engine>,
     set: SetRow,
-    roots: &[String],
+    found: &FoundSet,
     accept_deletions: bool,
 ) -> Result<Summary, SyncError> {
     let status = Arc::clone(engine.status());
-    status.phase("reading lists");
     let known = {
         let id = set.id;
         engine.ledger.step(move |writer| Ok((writer.documents(id)?, Default::default()))).await?
     };
-    let lists = lists::bring(&engine.client, &engine.store, &status, roots, &known).await;
+    let Baseline { lists, beside, gap, packages } = seed::bring(engine, &set, found, &known).await?;
     lists.failed.iter().for_each(|error| status.error(&error.to_string()));
     if lists.read.is_empty()
         && lists.unchanged.is_empty()
@@ -187,7 +178,23 @@ async fn one(
     }
     status.phase("applying");
     let mapper = Arc::clone(&engine.mapper);
-    engine.ledger.step(move |writer| apply(writer, &mapper, &status, &set, lists, accept_deletions)).await
+    let id = set.id;
+    let work = Work { lists, beside, gap, accept_deletions };
+    let summary = engine.ledger.step(move |writer| apply(writer, &mapper, &status, &set, work)).await?;
+    if let Some(packages) = packages {
+        dumps::forget_idle(engine, id, packages).await?;
+    }
+    Ok(summary)
+}
+
+/// What one step applies.
+struct Work {
+    lists: Lists,
+    /// Manifests that say where the content of what is listed lies.
+    beside: Vec<Spooled>,
+    /// Where the first change is that the Source still tells of.
+    gap: Option<Datetime>,
+    accept_deletions: bool,
 }
 
 /// Applies documents in one step.
@@ -196,9 +203,9 @@ fn apply(
     mapper: &Mapper,
     status: &Status,
     set: &SetRow,
-    lists: Lists,
-    accept_deletions: bool,
+    work: Work,
 ) -> Result<(Summary, crate::catalog::Changes), CatalogError> {
+    let Work { lists, beside, gap, accept_deletions } = work;
     let mut summary = Summary { not_modified: lists.unchanged.len() as u64, ..Summary::default() };
     let cursor = lists.cursor();
     let edition = lists.edition();
@@ -262,6 +269,9 @@ fn apply(
             transaction.put_document(set.id, row)?;
         }
     }
+    for document in &beside {
+        dumps::attach_beside_list(&mut transaction, mapper, status, set.directory, document)?;
+    }
     transaction.forget_documents(set.id, &current)?;
     if read_all_again {
         transaction.forget_validators(set.id)?;
@@ -269,6 +279,15 @@ fn apply(
     summary.partial = !complete;
     let state = match (held, complete) {
         (Some(_), _) => SetState::Held,
+        (None, true) if gap.is_some_and(|begin| cursor.is_none_or(|cursor| begin > cursor)) => {
+            status.warning(&format!(
+                "{}: its changes begin at {}, after what the tree was made from ({}); a newer list or dump will close the gap",
+                set.key,
+                gap.map(|begin| begin.to_string()).unwrap_or_default(),
+                cursor.map_or_else(|| "of no known time".to_owned(), |cursor| cursor.to_string())
+            ));
+            SetState::Gap
+        }
         (None, true) => SetState::Complete,
         (None, false) => SetState::Partial,
     };
@@ -290,7 +309,14 @@ fn apply_document(
     document: Spooled,
     summary: &mut Summary,
 ) -> Result<Option<u64>, CatalogError> {
-    let Spooled { row, base, path, .. } = &document;
+    let Spooled { row, base, path, package, .. } = &document;
+    let mut attacher = match package.as_ref().map(Attacher::new).transpose() {
+        Ok(attacher) => attacher,
+        Err(error) => {
+            status.error(&error.to_string());
+            None
+        }
+    };
     let file = std::fs::File::open(path).map_err(|error| CatalogError::io(path, error))?;
     let at = row.at.unwrap_or_else(Datetime::now);
     let mut reader = match Reader::open(&file, &row.url, Limits::default()) {
@@ -318,30 +344,27 @@ fn apply_document(
             status.update(|progress| progress.entries += 1000);
         }
         let facts = Facts::of_entry(&entry, reader.warnings_mut());
-        let uri = match entry.is_absolute() {
-            true => entry.loc.clone(),
-            false => base.join(&entry.loc).map_or_else(|_| entry.loc.clone(), String::from),
-        };
-        let path = match mapper.path(&uri) {
-            Ok(path) => path,
-            Err(error) => {
-                reader.warnings_mut().push(entry.line, format_args!("{error}; the entry is passed over"));
-                continue;
-            }
-        };
-        let record = Record::new(uri, path, &entry, &facts, at);
-        match transaction.upsert(set.id, set.directory, id, &record)? {
+        let Some(record) = lists::record(mapper, base, &entry, &facts, at, reader.warnings_mut()) else { continue };
+        let upserted = transaction.upsert(set.id, set.directory, id, &record)?;
+        match upserted.outcome {
             Outcome::Added => summary.added += 1,
             Outcome::Updated => summary.updated += 1,
             Outcome::Unchanged => summary.unchanged += 1,
             Outcome::Repeated => {
                 reader.warnings_mut().push(entry.line, format_args!("{} is listed twice; the first counts", entry.loc));
+                continue;
             }
+        }
+        if let (Some(attacher), Some(version)) = (&mut attacher, upserted.version) {
+            attacher.give(transaction, &entry, &record, version)?;
         }
     };
     status.update(|progress| progress.entries += entries % 1000);
     for warning in reader.warnings().lines() {
         status.warning(&format!("{}: {warning}", row.url));
+    }
+    if let Some(attacher) = attacher {
+        attacher.finish(transaction, status)?;
     }
     Ok(whole.then_some(entries))
 }

@@ -18,15 +18,17 @@ use lru::LruCache;
 use tokio::sync::{Semaphore, watch};
 
 use super::download;
+use super::fill::Parts;
 use super::ledger::Ledger;
 use super::open_files::OpenFiles;
+use super::packages::Packages;
 use super::ranges::Ranges;
 use super::status::Status;
 use super::{Config, SyncError, Verify};
-use crate::catalog::{Content, Pool, VersionRow};
+use crate::catalog::{Content, MemberState, Place, Pool, Stored, VersionRow};
 use crate::document::Algorithm;
 use crate::source::{Asked, Client, Expected, SourceError, Trouble, locations};
-use crate::store::Store;
+use crate::store::{Body, Store};
 
 /// How long a failure is answered from memory, so that a reader that insists does not become a storm.
 const FAILURE_KEPT: Duration = Duration::from_secs(3);
@@ -39,7 +41,7 @@ const PAGE: usize = 1000;
 #[derive(Clone, Debug)]
 pub struct Ready {
     /// To be read at offsets.
-    pub file: Arc<File>,
+    pub body: Body,
     /// Bytes of the whole.
     pub size: u64,
     /// Whether a hash or a length of the Source agreed with the whole.
@@ -65,48 +67,35 @@ impl fmt::Display for Failure {
 /// The fetching of one version.
 #[derive(Debug)]
 pub(super) struct Flight {
-    step: watch::Sender<Step>,
+    done: watch::Sender<Option<Result<Ready, Failure>>>,
     /// Set once bytes may be served before the whole is there.
     pub(super) stream: OnceLock<(Arc<File>, u64)>,
-    pub(super) ranges: Mutex<Ranges>,
-    /// Parts that readers wait for.
-    pub(super) wanted: Mutex<Vec<(u64, u64)>>,
-}
-
-#[derive(Clone, Debug)]
-enum Step {
-    /// Progress was made at this time.
-    Under(Instant),
-    Done(Result<Ready, Failure>),
+    /// What of it is there.
+    pub(super) parts: Arc<Parts>,
 }
 
 impl Flight {
     fn new() -> Self {
         Self {
-            step: watch::Sender::new(Step::Under(Instant::now())),
+            done: watch::Sender::new(None),
             stream: OnceLock::new(),
-            ranges: Mutex::new(Ranges::default()),
-            wanted: Mutex::new(Vec::new()),
+            parts: Arc::new(Parts::new(Ranges::default())),
         }
-    }
-
-    /// Bytes came.
-    pub(super) fn progress(&self) {
-        self.step.send_replace(Step::Under(Instant::now()));
     }
 }
 
 /// Content on demand.
 #[derive(Debug)]
 pub(super) struct Contents {
-    verify: Verify,
-    offline: bool,
+    pub(super) verify: Verify,
+    pub(super) offline: bool,
     client: Arc<Client>,
-    store: Arc<Store>,
-    readers: Arc<Pool>,
-    ledger: Ledger,
-    status: Arc<Status>,
-    files: OpenFiles,
+    pub(super) store: Arc<Store>,
+    pub(super) readers: Arc<Pool>,
+    pub(super) ledger: Ledger,
+    pub(super) status: Arc<Status>,
+    pub(super) files: OpenFiles,
+    pub(super) packages: Arc<Packages>,
     flights: Mutex<HashMap<i64, Arc<Flight>>>,
     failures: Mutex<LruCache<i64, (Instant, Failure)>>,
     expected: Arc<Semaphore>,
@@ -130,6 +119,7 @@ impl Contents {
         ledger: &Ledger,
         status: &Arc<Status>,
         files: OpenFiles,
+        packages: &Arc<Packages>,
     ) -> Arc<Self> {
         let ahead = client.connections().saturating_sub(1).max(1);
         Arc::new(Self {
@@ -141,6 +131,7 @@ impl Contents {
             ledger: ledger.clone(),
             status: Arc::clone(status),
             files,
+            packages: Arc::clone(packages),
             flights: Mutex::new(HashMap::new()),
             failures: Mutex::new(LruCache::new(capacity(10_000))),
             expected: Arc::new(Semaphore::new(MOST_EXPECTED)),
@@ -152,19 +143,22 @@ impl Contents {
         if let Some(ready) = self.files.get(version) {
             return Some(ready);
         }
-        let content = match self.ledger.pending(version) {
-            Some(content) => content,
-            // A failure shows again where the version is asked for whole.
-            None => self.readers.ask(|reader| reader.content(version)).ok()??,
-        };
-        self.open(version, content)
+        if let Some(content) = self.ledger.pending(version) {
+            return self.open(version, content);
+        }
+        // A failure shows again where the version is asked for whole.
+        match self.readers.ask(|reader| reader.place(version)).ok()?? {
+            Place::Object(content) => self.open(version, content),
+            Place::Member(member) => self.packed(version, &member),
+        }
     }
 
-    fn open(&self, version: i64, content: Content) -> Option<Ready> {
+    pub(super) fn open(&self, version: i64, content: Content) -> Option<Ready> {
         match self.store.object(&content.sha256) {
             Ok(file) => {
-                let ready = Ready { file: Arc::new(file), size: content.size, verified: content.verified };
-                self.files.put(version, content.sha256, ready.clone());
+                let body = Body::whole(Arc::new(file), content.size);
+                let ready = Ready { body, size: content.size, verified: content.verified };
+                self.files.put(version, Stored::Object(content.sha256), ready.clone());
                 self.ledger.touched(content.sha256);
                 Some(ready)
             }
@@ -180,7 +174,7 @@ impl Contents {
         }
     }
 
-    fn row(&self, version: i64) -> Result<Option<VersionRow>, Failure> {
+    pub(super) fn row(&self, version: i64) -> Result<Option<VersionRow>, Failure> {
         // Before the catalog is asked: what is pending then may be in the catalog a moment later.
         let pending = self.ledger.pending_size(version);
         let found = self.readers.ask(|reader| reader.version(version));
@@ -195,7 +189,7 @@ impl Contents {
     }
 
     /// Notes a failure where people look for it.
-    fn failed(&self, version: i64, reason: String) -> Failure {
+    pub(super) fn failed(&self, version: i64, reason: String) -> Failure {
         self.status.error(&reason);
         let failure = Failure::new(reason);
         locked(&self.failures).put(version, (Instant::now(), failure.clone()));
@@ -221,28 +215,35 @@ impl Contents {
 
     /// Waits for a flight to land, or for a part of its bytes, as long as there is progress.
     async fn wait(&self, version: i64, flight: &Flight, part: Option<(u64, u64)>) -> Result<Ready, Failure> {
-        let mut steps = flight.step.subscribe();
+        let (mut done, mut moved) = (flight.done.subscribe(), flight.parts.moved());
         let mut asked = false;
         let begun = Instant::now();
         loop {
-            let last = match &*steps.borrow_and_update() {
-                Step::Done(result) => return result.clone(),
-                // Bytes that came before this reader did are no progress for it.
-                Step::Under(last) => (*last).max(begun),
-            };
+            if let Some(result) = &*done.borrow_and_update() {
+                return result.clone();
+            }
+            // Bytes that came before this reader did are no progress for it.
+            let last = (*moved.borrow_and_update()).max(begun);
             if let (Some((offset, len)), Some((file, size))) = (part, flight.stream.get()) {
                 let end = (offset + len).min(*size);
-                if locked(&flight.ranges).contains(offset, end) {
-                    return Ok(Ready { file: Arc::clone(file), size: *size, verified: false });
+                if flight.parts.ranges().contains(offset, end) {
+                    let body = Body::whole(Arc::clone(file), *size);
+                    return Ok(Ready { body, size: *size, verified: false });
                 }
                 if !asked {
-                    locked(&flight.wanted).push((offset, end));
+                    flight.parts.want(offset, end);
                     asked = true;
                 }
             }
             // What `rate=` makes us wait is no fault of the Source's.
             let deadline = tokio::time::Instant::from_std(last + self.client.timeout() + self.client.backlog());
-            if tokio::time::timeout_at(deadline, steps.changed()).await.is_err() {
+            let news = async {
+                tokio::select! {
+                    _ = done.changed() => {}
+                    _ = moved.changed() => {}
+                }
+            };
+            if tokio::time::timeout_at(deadline, news).await.is_err() {
                 let what = self.row(version).ok().flatten().map(|row| row.uri).unwrap_or_default();
                 return Err(self.failed(
                     version,
@@ -270,7 +271,7 @@ impl Contents {
             let result =
                 result.unwrap_or_else(|_| Err(this.failed(version, "a bug ended the fetch; see the log".to_owned())));
             locked(&this.flights).remove(&version);
-            own.step.send_replace(Step::Done(result));
+            own.done.send_replace(Some(result));
         });
         flight
     }
@@ -287,12 +288,18 @@ impl Contents {
         if let Some(content) = self.same_content(&expected) {
             return self.land(&row, content);
         }
-        if self.offline {
-            return Err(self.failed(version, format!("{}: not in the cache, and the mount is offline", row.uri)));
+        let mut errors: Vec<SourceError> = Vec::new();
+        let looked = self.ledger.pending_member(version);
+        if let Some(member) = &row.member
+            && looked.unwrap_or(member.state) != MemberState::Damaged
+        {
+            match self.unpack(&row, member, flight).await {
+                Ok(ready) => return Ok(ready),
+                Err(error) => errors.push(error),
+            }
         }
-        if !row.current {
-            let reason = "this version was superseded before it was fetched, and the Source has only the newest; open the file anew";
-            return Err(self.failed(version, format!("{}: {reason}", row.uri)));
+        if let Some(failure) = self.not_here(&row) {
+            return Err(failure);
         }
         let bound = download::streamed_from(&self.store, version);
         let streamed = bound.is_some();
@@ -302,7 +309,6 @@ impl Contents {
         };
         let patience =
             waited_for.then(|| self.client.timeout().mul_f32(0.9) / u32::try_from(places.len()).unwrap_or(1).max(1));
-        let mut errors: Vec<SourceError> = Vec::new();
         for place in &places {
             let job = download::Job {
                 client: &self.client,
@@ -451,6 +457,7 @@ impl Contents {
             })
         })?;
         tell(files, bytes, failed);
+        self.bring_packages_of(&missing).await?;
         self.many(missing, |result| {
             match result {
                 Err(_) => failed += 1,
@@ -498,7 +505,7 @@ impl Contents {
     }
 
     /// Fetches versions, as many at a time as connections allow with one left for readers.
-    async fn many(self: &Arc<Self>, versions: Vec<i64>, mut done: impl FnMut(Result<Ready, Failure>)) {
+    pub(super) async fn many(self: &Arc<Self>, versions: Vec<i64>, mut done: impl FnMut(Result<Ready, Failure>)) {
         let most = self.client.connections().saturating_sub(1).max(1);
         let mut left = versions.into_iter();
         let mut running = FuturesUnordered::new();
@@ -512,10 +519,10 @@ impl Contents {
                         return Ok(ready);
                     }
                     let flight = this.flight(version, false);
-                    let mut steps = flight.step.subscribe();
-                    let landed = steps.wait_for(|step| matches!(step, Step::Done(_))).await;
-                    match landed.map(|step| step.clone()) {
-                        Ok(Step::Done(result)) => result,
+                    let mut done = flight.done.subscribe();
+                    let landed = done.wait_for(Option::is_some).await;
+                    match landed.map(|done| done.clone()) {
+                        Ok(Some(result)) => result,
                         _ => Err(Failure::new("the fetch was given up")),
                     }
                 });
@@ -539,7 +546,7 @@ pub(super) fn tidy(store: &Store, readers: &Pool) -> Result<(), String> {
     Ok(())
 }
 
-fn expected(row: &VersionRow) -> Expected {
+pub(super) fn expected(row: &VersionRow) -> Expected {
     let listed = row.size.filter(|_| !row.settled && row.extra.encoding.is_none());
     Expected { length: row.extra.length.or(listed), hashes: row.hashes.clone(), encoding: row.extra.encoding.clone() }
 }

@@ -1,18 +1,15 @@
 //! One location's bytes of one version: small ones in memory, large ones into a file that a later try
 //! goes on with.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{Read, Seek};
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use super::Verify;
 use super::content::Flight;
+use super::fill::{Fill, MOST_BREAKS, Notes, Result, is_same, whole};
 use super::ledger::boot;
-use super::ranges::Ranges;
 use super::status::Status;
 use crate::catalog::Content;
 use crate::source::{Answer, Asked, Client, Expected, Form, Hasher, SourceError, Sums, Trouble, decode, verify};
@@ -22,19 +19,10 @@ use crate::store::Store;
 const SMALL: u64 = 1 << 20;
 /// From this size on, `verify=stream` serves a file before the whole is there.
 pub(super) const STREAM_FROM: u64 = 8 << 20;
-/// How much is fetched at once around a part that a reader waits for.
-const PART: u64 = 4 << 20;
-/// How many parts are fetched aside at once.
-const MOST_PARTS: usize = 3;
-/// How often notes on what is there are written.
-const NOTE_EVERY: u64 = 8 << 20;
 /// The most that a coded body may unfold to, for each byte of it; gzip cannot do more than 1032.
 const MOST_UNFOLDED: u64 = 1100;
 /// The largest decoded body that is taken in any case.
 const UNFOLDED_FREE: u64 = 64 << 20;
-/// Breaks without progress after which a location is given up.
-const MOST_BREAKS: u32 = 3;
-
 /// Bytes that are in the store now.
 #[derive(Debug)]
 pub(super) struct Served {
@@ -43,22 +31,9 @@ pub(super) struct Served {
     pub(super) forgiven: Option<Trouble>,
 }
 
-/// What is known of a file that is not complete.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct Notes {
-    url: String,
-    validator: Option<String>,
-    total: Option<u64>,
-    ranges: Ranges,
-    boot: String,
-    /// Whether readers have seen bytes of it: then nothing else may take its place under them.
-    #[serde(default)]
-    streamed: bool,
-}
-
 /// The location whose bytes readers of a version have seen, before the whole was verified.
 pub(super) fn streamed_from(store: &Store, version: i64) -> Option<String> {
-    let notes: Notes = serde_json::from_slice(&fs::read(store.partial_notes(version)).ok()?).ok()?;
+    let notes = Notes::read(&store.partial_notes(version))?;
     notes.streamed.then_some(notes.url)
 }
 
@@ -74,8 +49,6 @@ pub(super) struct Job<'j> {
     pub(super) verify: Verify,
     pub(super) patience: Option<Duration>,
 }
-
-type Result<T> = std::result::Result<T, SourceError>;
 
 impl Job<'_> {
     fn error(&self, trouble: Trouble) -> SourceError {
@@ -112,12 +85,12 @@ impl Job<'_> {
         let bound = streamed_from(self.store, self.version).is_some();
         loop {
             let answer = self.client.ask(self.url, &asked).await?;
-            self.flight.progress();
+            self.flight.parts.progress();
             let resumed = answer.status == 206;
             if bound && !resumed {
                 return Err(self.error(Trouble::Changed));
             }
-            if resumed && notes.as_ref().is_some_and(|notes| !self.is_same(&answer, notes.validator.as_deref())) {
+            if resumed && notes.as_ref().is_some_and(|notes| !self.is_same(&answer, notes)) {
                 self.store.forget_partial(self.version).map_err(|error| self.disk(&error))?;
                 return Err(self.error(Trouble::Changed));
             }
@@ -144,7 +117,7 @@ impl Job<'_> {
     async fn small(&self, mut answer: Answer) -> Result<Vec<u8>> {
         let mut body = Vec::new();
         while let Some(chunk) = answer.chunk().await? {
-            self.flight.progress();
+            self.flight.parts.progress();
             body.extend_from_slice(&chunk);
             if body.len() as u64 > SMALL {
                 return Err(self.error(Trouble::Broken("more bytes came than were announced".to_owned())));
@@ -162,37 +135,25 @@ impl Job<'_> {
 
     /// What an earlier try left, if it can be trusted to be a part of what is there now.
     fn notes(&self) -> Option<Notes> {
-        let text = fs::read(self.store.partial_notes(self.version)).ok()?;
-        let notes: Notes = serde_json::from_slice(&text).ok()?;
+        let notes = Notes::read(&self.store.partial_notes(self.version))?;
         let held_to_a_hash = !self.expected.hashes.is_empty() && self.strict();
         let trusted = notes.validator.is_some() && (notes.boot == boot() || held_to_a_hash);
         (notes.url == self.url && trusted && notes.ranges.len() > 0).then_some(notes)
     }
 
-    /// Whether a part is of the representation that was begun. A server that ignores `If-Range` sends
-    /// parts of whatever it has now; one that sends no validator is believed only if a hash will tell.
-    fn is_same(&self, answer: &Answer, begun: Option<&str>) -> bool {
-        let validators = answer.validators();
-        match validators.strong() {
-            None => !self.expected.hashes.is_empty() && self.verify == Verify::Strict,
-            now => now == begun,
-        }
+    /// Whether a part is of the representation that was begun.
+    fn is_same(&self, answer: &Answer, notes: &Notes) -> bool {
+        is_same(answer, notes.validator.as_deref(), self.held_to_a_hash())
     }
 
-    fn write_notes(&self, notes: &Notes) -> Result<()> {
-        let text = serde_json::to_vec(notes).unwrap_or_default();
-        let path = self.store.partial_notes(self.version);
-        let new = path.with_extension("new");
-        fs::write(&new, text).and_then(|()| fs::rename(&new, &path)).map_err(|error| self.disk(&error))
+    fn held_to_a_hash(&self) -> bool {
+        !self.expected.hashes.is_empty() && self.verify == Verify::Strict
     }
 
     /// Fetches a large body into a file.
     async fn large(&self, answer: Answer, coding: Option<String>, earlier: Option<Notes>) -> Result<Served> {
         let file = Arc::new(self.store.partial(self.version).map_err(|error| self.disk(&error))?);
-        let whole = match answer.content_range() {
-            Some((_, whole)) if answer.status == 206 => whole,
-            _ => answer.length(),
-        };
+        let whole = whole(&answer);
         let mut notes = match earlier {
             Some(notes) if notes.total == whole && coding.is_none() => notes,
             _ => {
@@ -202,18 +163,11 @@ impl Job<'_> {
                     self.store.forget_partial(self.version).map_err(|error| self.disk(&error))?;
                     return Err(self.error(Trouble::Changed));
                 }
-                Notes {
-                    url: self.url.to_owned(),
-                    validator: answer.validators().strong().map(str::to_owned),
-                    total: whole,
-                    ranges: Ranges::default(),
-                    boot: boot(),
-                    streamed: false,
-                }
+                Notes::of(self.url, &answer)
             }
         };
         self.check_room(notes.total.unwrap_or(0).saturating_sub(notes.ranges.len()))?;
-        *self.ranges() = notes.ranges.clone();
+        *self.flight.parts.ranges() = notes.ranges.clone();
         let plain = coding.is_none() && self.expected.encoding.is_none();
         let fits = self.expected.length.is_none_or(|length| notes.total == Some(length));
         if let Some(total) = notes.total
@@ -225,23 +179,38 @@ impl Job<'_> {
             // Set once: a second location goes on serving the same file.
             let _ = self.flight.stream.set((Arc::clone(&file), total));
             notes.streamed = true;
-            self.flight.progress();
+            self.flight.parts.progress();
         }
-        let result = self.fill(answer, &file, &mut notes).await;
-        notes.ranges = self.ranges().clone();
+        let coded = self.expected.encoding.is_some();
+        let fill = Fill {
+            client: self.client,
+            store: self.store,
+            status: self.status,
+            url: self.url,
+            file: &file,
+            notes_path: self.store.partial_notes(self.version),
+            parts: &self.flight.parts,
+            patience: self.patience,
+            listed: self.expected.length.filter(|_| self.strict() && !coded),
+            held_to_a_hash: self.held_to_a_hash(),
+            aside: self.flight.stream.get().is_some(),
+            at: &|_, _| (),
+        };
+        let result = fill.run(Some(answer), &mut notes, None).await;
+        notes.ranges = self.flight.parts.ranges().clone();
         // A later try goes on only with what is known to be a part of the same.
         let resumable = coding.is_none() && notes.validator.is_some();
         match result {
             Ok(total) => {
                 notes.total = Some(total);
                 if resumable {
-                    self.write_notes(&notes)?;
+                    fill.write_notes(&notes)?;
                 }
                 self.judge_file(total, coding).await
             }
             Err(error) => {
                 if resumable && notes.total.is_some() && !matches!(error.trouble, Trouble::Changed) {
-                    self.write_notes(&notes)?;
+                    fill.write_notes(&notes)?;
                 } else {
                     self.store.forget_partial(self.version).map_err(|error| self.disk(&error))?;
                 }
@@ -250,160 +219,8 @@ impl Job<'_> {
         }
     }
 
-    fn ranges(&self) -> std::sync::MutexGuard<'_, Ranges> {
-        self.flight.ranges.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
     fn check_room(&self, needed: u64) -> Result<()> {
         self.store.check_room(needed).map_err(|error| self.disk(&error))
-    }
-
-    /// Reads bodies until no gap is left; returns the size of the whole.
-    async fn fill(&self, first: Answer, file: &Arc<File>, notes: &mut Notes) -> Result<u64> {
-        let mut answer = Some(first);
-        let mut breaks = 0;
-        let mut noted = self.ranges().len();
-        let mut parts = tokio::task::JoinSet::new();
-        loop {
-            let total = notes.total.unwrap_or(u64::MAX);
-            let Some((begin, end)) = self.ranges().gap(0, total) else { return Ok(total) };
-            let body = match answer.take() {
-                Some(body) => body,
-                None => {
-                    let end = (end < total).then(|| end - 1);
-                    self.part_of(notes, begin, end).await?
-                }
-            };
-            let at = body.content_range().map_or(0, |(at, _)| at);
-            let before = self.ranges().len();
-            let ended = self.pour(body, at, file, notes, &mut noted, &mut parts).await;
-            let grew = self.ranges().len() > before;
-            match ended {
-                Ok(at) if notes.total.is_none() => {
-                    notes.total = Some(at);
-                    return Ok(at);
-                }
-                Ok(_) => {}
-                Err(error) if !error.trouble.passes() || notes.validator.is_none() || notes.total.is_none() => {
-                    return Err(error);
-                }
-                Err(error) => {
-                    breaks = if grew { 0 } else { breaks + 1 };
-                    if breaks >= MOST_BREAKS {
-                        return Err(error);
-                    }
-                    tracing::debug!(url = self.url, %error, "going on where it broke");
-                }
-            }
-        }
-    }
-
-    /// Asks for a part of what was begun.
-    async fn part_of(&self, notes: &Notes, begin: u64, end: Option<u64>) -> Result<Answer> {
-        let asked = Asked {
-            range: Some((begin, end)),
-            if_range: notes.validator.as_deref(),
-            patience: self.patience,
-            ..Asked::default()
-        };
-        let answer = self.client.ask(self.url, &asked).await?;
-        match answer.content_range() {
-            Some((at, whole))
-                if answer.status == 206
-                    && at == begin
-                    && whole.is_none_or(|whole| Some(whole) == notes.total)
-                    && self.is_same(&answer, notes.validator.as_deref()) =>
-            {
-                Ok(answer)
-            }
-            // Without ranges, the whole comes again from its beginning: what is there is written over
-            // with the same, if it is the same.
-            None if answer.status == 200 && answer.validators().strong() == notes.validator.as_deref() => Ok(answer),
-            _ => Err(self.error(Trouble::Changed)),
-        }
-    }
-
-    /// Writes a body into the file, from `at` on, until it ends or meets what is there already.
-    async fn pour(
-        &self,
-        mut body: Answer,
-        mut at: u64,
-        file: &Arc<File>,
-        notes: &mut Notes,
-        noted: &mut u64,
-        parts: &mut tokio::task::JoinSet<()>,
-    ) -> Result<u64> {
-        // A server without ranges sends the whole again; it is read to its end, or it would come for ever.
-        let is_part = body.status == 206;
-        while let Some(chunk) = body.chunk().await? {
-            file.write_all_at(&chunk, at).map_err(|error| self.disk(&error))?;
-            let next = at + chunk.len() as u64;
-            self.check_length(next, notes.total)?;
-            let (there, met) = {
-                let mut ranges = self.ranges();
-                ranges.add(at, next);
-                let total = notes.total.unwrap_or(u64::MAX);
-                let gap = ranges.gap(next, total).map_or(total, |(begin, _)| begin);
-                (ranges.len(), is_part && gap > next + PART / 4 && notes.total.is_some())
-            };
-            at = next;
-            self.flight.progress();
-            if there >= *noted + NOTE_EVERY {
-                *noted = there;
-                match notes.total {
-                    None => self.check_room(0)?,
-                    Some(_) if notes.validator.is_some() => {
-                        notes.ranges = self.ranges().clone();
-                        self.write_notes(notes)?;
-                    }
-                    Some(_) => {}
-                }
-            }
-            if self.flight.stream.get().is_some() {
-                self.fetch_parts(at, file, notes, parts);
-            }
-            if met {
-                break;
-            }
-        }
-        Ok(at)
-    }
-
-    fn check_length(&self, got: u64, total: Option<u64>) -> Result<()> {
-        if let Some(expected) = total.filter(|total| got > *total) {
-            return Err(self.error(Trouble::Broken(format!("more bytes came than the {expected} announced"))));
-        }
-        let coded = self.expected.encoding.is_some();
-        if let Some(expected) = self.expected.length.filter(|length| self.strict() && !coded && got > *length) {
-            return Err(self.error(Trouble::WrongLength { got, expected }));
-        }
-        Ok(())
-    }
-
-    /// Fetches aside what readers wait for, where the main stream will not be soon.
-    fn fetch_parts(&self, at: u64, file: &Arc<File>, notes: &Notes, parts: &mut tokio::task::JoinSet<()>) {
-        while parts.try_join_next().is_some() {}
-        let Some(total) = notes.total else { return };
-        let mut wanted = self.flight.wanted.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        while parts.len() < MOST_PARTS
-            && let Some((begin, end)) = wanted.pop()
-        {
-            let soon = begin >= at && begin < at + PART;
-            if soon || self.ranges().contains(begin, end) {
-                continue;
-            }
-            let end = end.max((begin + PART).min(total));
-            let (client, flight, file) = (Arc::clone(self.client), Arc::clone(self.flight), Arc::clone(file));
-            let (url, validator, patience) = (self.url.to_owned(), notes.validator.clone(), self.patience);
-            let status = Arc::clone(self.status);
-            parts.spawn(async move {
-                if let Err(error) =
-                    part(&client, &flight, &file, &url, validator.as_deref(), patience, begin, end, total).await
-                {
-                    status.warning(&format!("a part could not be fetched ahead of the rest: {error}"));
-                }
-            });
-        }
     }
 
     async fn judge_bytes(&self, body: Vec<u8>, coding: Option<String>) -> Result<Served> {
@@ -488,61 +305,25 @@ impl Read for Watched<'_> {
             Some(left) => self.left = left,
             None => {
                 self.left = 64 << 20;
-                self.flight.progress();
+                self.flight.parts.progress();
             }
         }
         Ok(count)
     }
 }
 
-/// Fetches one part of a file that is being streamed.
-#[allow(clippy::too_many_arguments, reason = "a task that outlives the job it is a part of")]
-async fn part(
-    client: &Arc<Client>,
-    flight: &Flight,
-    file: &File,
-    url: &str,
-    validator: Option<&str>,
-    patience: Option<Duration>,
-    begin: u64,
-    end: u64,
-    total: u64,
-) -> Result<()> {
-    let asked = Asked { range: Some((begin, Some(end - 1))), if_range: validator, patience, ..Asked::default() };
-    let mut answer = client.ask(url, &asked).await?;
-    let mut at = begin;
-    let same = validator.is_none() || answer.validators().strong() == validator;
-    if answer.status != 206 || answer.content_range() != Some((begin, Some(total))) || !same {
-        return Err(SourceError::new(
-            url,
-            Trouble::Broken("the server does not give ranges of what was begun".to_owned()),
-        ));
-    }
-    while let Some(chunk) = answer.chunk().await? {
-        let next = at + chunk.len() as u64;
-        if next > end {
-            return Err(SourceError::new(url, Trouble::Broken("more bytes came than were asked for".to_owned())));
-        }
-        file.write_all_at(&chunk, at).map_err(|error| SourceError::new(url, Trouble::Disk(error.to_string())))?;
-        flight.ranges.lock().unwrap_or_else(std::sync::PoisonError::into_inner).add(at, next);
-        at = next;
-        flight.progress();
-    }
-    Ok(())
-}
-
 /// Decides in which form a body is what the Source lists.
-struct Judge {
-    expected: Expected,
-    verify: Verify,
+pub(super) struct Judge {
+    pub(super) expected: Expected,
+    pub(super) verify: Verify,
     /// What the server said it applied.
-    coding: Option<String>,
-    url: String,
+    pub(super) coding: Option<String>,
+    pub(super) url: String,
 }
 
 impl Judge {
     /// Chooses the form, and stores it if it is a decoded one.
-    fn form<R: Read>(
+    pub(super) fn form<R: Read>(
         &self,
         raw: &Sums,
         open: impl Fn() -> std::result::Result<R, Trouble>,

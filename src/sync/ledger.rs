@@ -15,7 +15,7 @@ use super::SyncError;
 use super::open_files::OpenFiles;
 use super::room;
 use super::status::Status;
-use crate::catalog::{CatalogError, Changes, Content, Transaction, Writer};
+use crate::catalog::{CatalogError, Changes, Content, Looked, MemberState, Transaction, Writer};
 use crate::document::Datetime;
 use crate::store::Store;
 
@@ -31,6 +31,8 @@ enum Fact {
     Size(i64, u64),
     Superseded(i64, Option<Content>),
     Touched([u8; 32]),
+    TouchedPackage(i64),
+    Member(Looked),
     Lost([u8; 32]),
     Close(oneshot::Sender<()>),
 }
@@ -44,6 +46,7 @@ struct Inner {
     writer: Arc<Mutex<Writer>>,
     facts: mpsc::UnboundedSender<Fact>,
     pending: Mutex<HashMap<i64, Content>>,
+    members: Mutex<HashMap<i64, MemberState>>,
     sizes: Mutex<HashMap<i64, u64>>,
     announce: mpsc::UnboundedSender<Changes>,
     stored: AtomicU64,
@@ -70,6 +73,7 @@ impl Ledger {
             writer: Arc::new(Mutex::new(writer)),
             facts,
             pending: Mutex::new(HashMap::new()),
+            members: Mutex::new(HashMap::new()),
             sizes: Mutex::new(HashMap::new()),
             announce,
             stored,
@@ -157,6 +161,66 @@ impl Ledger {
         self.tell(Fact::Touched(sha256));
     }
 
+    /// A package was read from.
+    pub(super) fn touched_package(&self, package: i64) {
+        self.tell(Fact::TouchedPackage(package));
+    }
+
+    /// The member that a version has as its content was looked at.
+    pub(super) fn member(&self, looked: Looked) {
+        self.0.members.lock().unwrap_or_else(PoisonError::into_inner).insert(looked.version, looked.state);
+        self.tell(Fact::Member(looked));
+    }
+
+    /// What was found of a member and is not in the catalog yet.
+    pub(super) fn pending_member(&self, version: i64) -> Option<MemberState> {
+        self.0.members.lock().unwrap_or_else(PoisonError::into_inner).get(&version).copied()
+    }
+
+    /// Members have been looked at.
+    pub(super) async fn seen(&self, looked: Vec<Looked>) -> Result<(), SyncError> {
+        self.step(move |writer| {
+            let transaction = writer.begin(false)?;
+            looked.iter().try_for_each(|looked| transaction.member_is(looked))?;
+            Ok(((), transaction.commit()?))
+        })
+        .await
+    }
+
+    /// So many bytes of a package are here.
+    pub(super) async fn package_has(
+        &self,
+        package: i64,
+        bytes: u64,
+        whole: bool,
+        doubtful: bool,
+    ) -> Result<(), SyncError> {
+        let before = self
+            .step(move |writer| {
+                let transaction = writer.begin(whole)?;
+                let before = transaction.package_has(package, bytes, whole, doubtful, Datetime::now())?;
+                Ok((before, transaction.commit()?))
+            })
+            .await?;
+        self.0.stored.fetch_add(bytes, Ordering::Relaxed);
+        self.0.stored.fetch_sub(before, Ordering::Relaxed);
+        self.keep_to_the_limit().await;
+        Ok(())
+    }
+
+    async fn keep_to_the_limit(&self) {
+        if let Some(limit) = self.0.cache_size
+            && self.stored_bytes() > limit
+        {
+            make_room(self, limit).await;
+        }
+    }
+
+    /// The most bytes that are kept, where there is a limit.
+    pub(super) fn cache_size(&self) -> Option<u64> {
+        self.0.cache_size
+    }
+
     /// Content is not in the store after all.
     pub(super) fn lost(&self, sha256: [u8; 32]) {
         self.tell(Fact::Lost(sha256));
@@ -226,7 +290,7 @@ async fn keep(ledger: std::sync::Weak<Inner>, mut incoming: mpsc::UnboundedRecei
 }
 
 async fn write_batch(ledger: &Ledger, batch: Vec<Fact>) {
-    let (mut versions, mut sized) = (HashSet::new(), HashSet::new());
+    let (mut versions, mut sized, mut looked) = (HashSet::new(), HashSet::new(), HashSet::new());
     let mut closing = Vec::new();
     let mut facts = Vec::new();
     for fact in batch {
@@ -238,6 +302,10 @@ async fn write_batch(ledger: &Ledger, batch: Vec<Fact>) {
             }
             Fact::Size(version, _) => {
                 sized.insert(version);
+                facts.push(fact);
+            }
+            Fact::Member(one) => {
+                looked.insert(one.version);
                 facts.push(fact);
             }
             _ => facts.push(fact),
@@ -262,6 +330,8 @@ async fn write_batch(ledger: &Ledger, batch: Vec<Fact>) {
                         }
                     }
                     Fact::Touched(sha256) => transaction.touch(sha256, now)?,
+                    Fact::TouchedPackage(package) => transaction.touch_package(*package, now)?,
+                    Fact::Member(looked) => transaction.member_is(looked)?,
                     Fact::Lost(sha256) => went += transaction.forget_content(sha256)?,
                     Fact::Close(_) => {}
                 }
@@ -287,11 +357,11 @@ async fn write_batch(ledger: &Ledger, batch: Vec<Fact>) {
         let mut sizes = ledger.0.sizes.lock().unwrap_or_else(PoisonError::into_inner);
         sizes.retain(|version, _| !sized.contains(version));
     }
-    if let Some(limit) = ledger.0.cache_size
-        && ledger.stored_bytes() > limit
     {
-        make_room(ledger, limit).await;
+        let mut members = ledger.0.members.lock().unwrap_or_else(PoisonError::into_inner);
+        members.retain(|version, _| !looked.contains(version));
     }
+    ledger.keep_to_the_limit().await;
     closing.into_iter().for_each(|done| {
         let _ = done.send(());
     });
@@ -335,6 +405,16 @@ fn recheck(writer: &mut Writer, store: &Store, status: &Status) -> Result<(), Sy
             if !store.check(&sha256).unwrap_or(false) {
                 bad.push((object, sha256));
             }
+        }
+        // Of packages, which have no name that would tell, what is not known to have reached the disk comes anew.
+        for package in writer.packages_not_durable()? {
+            let transaction = writer.begin(true)?;
+            let wanted = transaction.package_gone(package)?;
+            if wanted {
+                transaction.package_wanted(package)?;
+            }
+            transaction.commit()?;
+            store.forget_package(package).map_err(|error| SyncError::Cache(error.to_string()))?;
         }
         if !bad.is_empty() {
             status.warning(&format!(

@@ -10,9 +10,11 @@ use sha2::{Digest as _, Sha256};
 use tempfile::NamedTempFile;
 use url::Url;
 
+use super::packages::Package;
 use super::status::Status;
-use crate::catalog::DocumentRow;
-use crate::document::{Capability, Datetime, Facts, Kind, Limits, Reader};
+use crate::catalog::{DocumentRow, Record};
+use crate::document::{Capability, Datetime, Entry, Facts, Kind, Limits, Reader, Warnings};
+use crate::path::Mapper;
 use crate::source::{Asked, Client, SourceError, Trouble, Validators};
 use crate::store::Store;
 
@@ -79,7 +81,9 @@ pub(super) struct Spooled {
     pub(super) base: Url,
     /// Where; it vanishes from the disk with this.
     pub(super) path: tempfile::TempPath,
-    digest: [u8; 32],
+    pub(super) digest: [u8; 32],
+    /// The package that it is the manifest of, where that can be read from.
+    pub(super) package: Option<Arc<Package>>,
 }
 
 /// What asking for one document came to.
@@ -89,34 +93,33 @@ enum Got {
     Index { row: DocumentRow, children: Vec<String>, digest: [u8; 32] },
 }
 
+/// Who brings documents, and which.
+#[derive(Clone)]
+pub(super) struct Bringer {
+    pub(super) client: Arc<Client>,
+    pub(super) store: Arc<Store>,
+    pub(super) status: Arc<Status>,
+    /// What the lists are to be.
+    pub(super) capability: Capability,
+}
+
 /// Brings the documents of the lists at `roots` here. `known` are those of the last time.
-pub(super) async fn bring(
-    client: &Arc<Client>,
-    store: &Arc<Store>,
-    status: &Arc<Status>,
-    roots: &[String],
-    known: &[DocumentRow],
-) -> Lists {
+pub(super) async fn bring(bringer: &Bringer, roots: &[String], known: &[DocumentRow]) -> Lists {
     let mut restarts = 0;
     loop {
-        let (lists, digests) = once(client, store, status, roots, known).await;
-        if restarts == MOST_RESTARTS || !changed_meanwhile(client, store, status, &digests).await {
+        let (lists, digests) = once(bringer, roots, known).await;
+        if restarts == MOST_RESTARTS || !changed_meanwhile(bringer, &digests).await {
             return lists;
         }
         restarts += 1;
-        status.warning("an index changed while its lists were read; reading again");
+        bringer.status.warning("an index changed while its lists were read; reading again");
     }
 }
 
 /// An index is asked again after its children: they may be of different editions.
-async fn changed_meanwhile(
-    client: &Arc<Client>,
-    store: &Arc<Store>,
-    status: &Arc<Status>,
-    digests: &[(String, [u8; 32])],
-) -> bool {
+async fn changed_meanwhile(bringer: &Bringer, digests: &[(String, [u8; 32])]) -> bool {
     for (url, before) in digests {
-        match get(client, store, status, url, 0, None).await {
+        match bringer.get(url, 0, None).await {
             Ok(Got::Index { digest, .. }) if digest != *before => return true,
             _ => {}
         }
@@ -124,13 +127,7 @@ async fn changed_meanwhile(
     false
 }
 
-async fn once(
-    client: &Arc<Client>,
-    store: &Arc<Store>,
-    status: &Arc<Status>,
-    roots: &[String],
-    known: &[DocumentRow],
-) -> (Lists, Vec<(String, [u8; 32])>) {
+async fn once(bringer: &Bringer, roots: &[String], known: &[DocumentRow]) -> (Lists, Vec<(String, [u8; 32])>) {
     let known: HashMap<&str, &DocumentRow> = known.iter().map(|row| (row.url.as_str(), row)).collect();
     let mut lists = Lists::default();
     let mut digests = Vec::new();
@@ -143,19 +140,19 @@ async fn once(
     }
     let mut running = FuturesUnordered::new();
     loop {
-        while running.len() < client.connections()
+        while running.len() < bringer.client.connections()
             && let Some((url, depth)) = queue.pop_front()
         {
             let row = known.get(url.as_str()).map(|row| (*row).clone());
-            let (client, store, status) = (Arc::clone(client), Arc::clone(store), Arc::clone(status));
+            let bringer = bringer.clone();
             running.push(async move {
-                let got = get(&client, &store, &status, &url, depth, row).await;
+                let got = bringer.get(&url, depth, row).await;
                 (url, depth, got)
             });
         }
-        status.update(|progress| progress.documents_known = asked.len() as u64);
+        bringer.status.update(|progress| progress.documents_known = progress.documents_known.max(asked.len() as u64));
         let Some((url, depth, got)) = running.next().await else { break };
-        status.update(|progress| progress.documents += 1);
+        bringer.status.update(|progress| progress.documents += 1);
         let mut children = Vec::new();
         match got {
             Ok(Got::List(document)) => lists.read.push(document),
@@ -200,89 +197,123 @@ struct Body {
     digest: [u8; 32],
 }
 
-/// Brings one document into the spool; `None` if it did not change.
-async fn spool(
-    client: &Arc<Client>,
-    store: &Arc<Store>,
-    url: &str,
-    validators: Option<&Validators>,
-) -> Result<Option<Body>, SourceError> {
-    let asked = Asked { validators, accept_encoding: Some("gzip, identity;q=0.5"), document: true, ..Asked::default() };
-    let mut last = None;
-    for _ in 0..3 {
-        match spool_once(client, store, url, &asked).await {
-            Err(error) if error.trouble.passes() => last = Some(error),
-            other => return other,
+impl Bringer {
+    /// Brings one document into the spool; `None` if it did not change.
+    async fn spool(&self, url: &str, validators: Option<&Validators>) -> Result<Option<Body>, SourceError> {
+        let asked =
+            Asked { validators, accept_encoding: Some("gzip, identity;q=0.5"), document: true, ..Asked::default() };
+        let mut last = None;
+        for _ in 0..3 {
+            match self.spool_once(url, &asked).await {
+                Err(error) if error.trouble.passes() => last = Some(error),
+                other => return other,
+            }
+        }
+        Err(last.unwrap_or_else(|| SourceError::new(url, Trouble::Broken("no answer".to_owned()))))
+    }
+
+    async fn spool_once(&self, url: &str, asked: &Asked<'_>) -> Result<Option<Body>, SourceError> {
+        let mut answer = self.client.ask(url, asked).await?;
+        if answer.status == 304 {
+            return Ok(None);
+        }
+        let disk = |error: std::io::Error| SourceError::new(url, Trouble::Disk(error.to_string()));
+        let mut file = self.store.spool().map_err(disk)?;
+        let mut hasher = Sha256::new();
+        let mut size = 0;
+        let most = Limits::default().document;
+        while let Some(chunk) = answer.chunk().await? {
+            let before = size / CHECK_EVERY;
+            size += chunk.len() as u64;
+            if size > most {
+                return Err(SourceError::new(url, Trouble::TooLarge(most)));
+            }
+            if size / CHECK_EVERY > before {
+                self.store.check_room(0).map_err(disk)?;
+            }
+            hasher.update(&chunk);
+            file.write_all(&chunk).map_err(disk)?;
+        }
+        let (url, validators) = (answer.url.clone(), answer.validators());
+        Ok(Some(Body { file, url, validators, digest: hasher.finalize().into() }))
+    }
+
+    async fn get(&self, url: &str, depth: usize, known: Option<DocumentRow>) -> Result<Got, SourceError> {
+        let validators = known
+            .as_ref()
+            .map(|row| Validators { etag: row.etag.clone(), last_modified: row.last_modified.clone(), settled: false })
+            .filter(|validators| *validators != Validators::default());
+        let Some(body) = self.spool(url, validators.as_ref()).await? else {
+            return known.map(Got::Unchanged).ok_or_else(|| {
+                SourceError::new(url, Trouble::Broken("304 where nothing was asked conditionally".to_owned()))
+            });
+        };
+        let size = body.file.as_file().metadata().map(|metadata| metadata.len()).unwrap_or(0);
+        self.status.update(|progress| progress.document_bytes += size);
+        let url = url.to_owned();
+        let own = self.clone();
+        tokio::task::spawn_blocking(move || look(body, url, depth, &own))
+            .await
+            .unwrap_or_else(|error| Err(SourceError::new("document", Trouble::Broken(error.to_string()))))
+    }
+
+    /// Brings one list that no index names, without looking for others.
+    pub(super) async fn one(&self, url: &str) -> Result<Spooled, SourceError> {
+        match self.get(url, 1, None).await? {
+            Got::List(document) => Ok(document),
+            _ => Err(SourceError::new(url, Trouble::Nowhere(format!("it is not a {}", self.capability)))),
         }
     }
-    Err(last.unwrap_or_else(|| SourceError::new(url, Trouble::Broken("no answer".to_owned()))))
+
+    /// What the head of a document says, without reading more of it than that.
+    pub(super) async fn head(&self, url: &str) -> Result<Facts, SourceError> {
+        let asked = Asked { accept_encoding: Some("identity"), document: true, ..Asked::default() };
+        let mut answer = self.client.ask(url, &asked).await?;
+        let mut start = Vec::new();
+        while start.len() < HEAD
+            && let Some(chunk) = answer.chunk().await?
+        {
+            start.extend_from_slice(&chunk);
+        }
+        let mut reader = Reader::open(start.as_slice(), url, Limits::default()).map_err(unreadable)?;
+        let head = reader.head().clone();
+        Ok(Facts::of_attributes(&head.md, 0, reader.warnings_mut()))
+    }
 }
 
-async fn spool_once(
-    client: &Arc<Client>,
-    store: &Arc<Store>,
-    url: &str,
-    asked: &Asked<'_>,
-) -> Result<Option<Body>, SourceError> {
-    let mut answer = client.ask(url, asked).await?;
-    if answer.status == 304 {
-        return Ok(None);
-    }
-    let disk = |error: std::io::Error| SourceError::new(url, Trouble::Disk(error.to_string()));
-    let mut file = store.spool().map_err(disk)?;
-    let mut hasher = Sha256::new();
-    let mut size = 0;
-    let most = Limits::default().document;
-    while let Some(chunk) = answer.chunk().await? {
-        let before = size / CHECK_EVERY;
-        size += chunk.len() as u64;
-        if size > most {
-            return Err(SourceError::new(url, Trouble::TooLarge(most)));
-        }
-        if size / CHECK_EVERY > before {
-            store.check_room(0).map_err(disk)?;
-        }
-        hasher.update(&chunk);
-        file.write_all(&chunk).map_err(disk)?;
-    }
-    let (url, validators) = (answer.url.clone(), answer.validators());
-    Ok(Some(Body { file, url, validators, digest: hasher.finalize().into() }))
-}
-
-async fn get(
-    client: &Arc<Client>,
-    store: &Arc<Store>,
-    status: &Arc<Status>,
-    url: &str,
-    depth: usize,
-    known: Option<DocumentRow>,
-) -> Result<Got, SourceError> {
-    let validators = known
-        .as_ref()
-        .map(|row| Validators { etag: row.etag.clone(), last_modified: row.last_modified.clone(), settled: false })
-        .filter(|validators| *validators != Validators::default());
-    let Some(body) = spool(client, store, url, validators.as_ref()).await? else {
-        return known.map(Got::Unchanged).ok_or_else(|| {
-            SourceError::new(url, Trouble::Broken("304 where nothing was asked conditionally".to_owned()))
-        });
+/// What an entry says of a resource; `None`, with a warning, if its URI can have no path.
+pub(super) fn record(
+    mapper: &Mapper,
+    base: &Url,
+    entry: &Entry,
+    facts: &Facts,
+    at: Datetime,
+    warnings: &mut Warnings,
+) -> Option<Record> {
+    let uri = match entry.is_absolute() {
+        true => entry.loc.clone(),
+        false => base.join(&entry.loc).map_or_else(|_| entry.loc.clone(), String::from),
     };
-    let size = body.file.as_file().metadata().map(|metadata| metadata.len()).unwrap_or(0);
-    status.update(|progress| progress.document_bytes += size);
-    let url = url.to_owned();
-    let status = Arc::clone(status);
-    tokio::task::spawn_blocking(move || look(body, url, depth, &status))
-        .await
-        .unwrap_or_else(|error| Err(SourceError::new("document", Trouble::Broken(error.to_string()))))
+    match mapper.path(&uri) {
+        Ok(path) => Some(Record::new(uri, path, entry, facts, at)),
+        Err(error) => {
+            warnings.push(entry.line, format_args!("{error}; the entry is passed over"));
+            None
+        }
+    }
+}
+
+/// How much is read of a document to see its head.
+const HEAD: usize = 64 << 10;
+
+fn unreadable(error: crate::document::DocumentError) -> SourceError {
+    let trouble = format!("line {}, column {}: {}", error.line, error.column, error.problem);
+    SourceError::new(&error.url, Trouble::Nowhere(trouble))
 }
 
 /// Sees whether a document is a list or an index, and reads an index whole.
-fn look(body: Body, url: String, depth: usize, status: &Status) -> Result<Got, SourceError> {
-    let unreadable = |error: crate::document::DocumentError| {
-        SourceError::new(
-            &error.url,
-            Trouble::Nowhere(format!("line {}, column {}: {}", error.line, error.column, error.problem)),
-        )
-    };
+fn look(body: Body, url: String, depth: usize, bringer: &Bringer) -> Result<Got, SourceError> {
+    let wanted = bringer.capability;
     let disk = |error: std::io::Error| SourceError::new(&url, Trouble::Disk(error.to_string()));
     let Body { file, url: base, validators, digest } = body;
     let (mut file, path) = file.into_parts();
@@ -290,10 +321,10 @@ fn look(body: Body, url: String, depth: usize, status: &Status) -> Result<Got, S
     let mut reader = Reader::open(&file, &url, Limits::default()).map_err(unreadable)?;
     let head = reader.head().clone();
     let facts = Facts::of_attributes(&head.md, 0, reader.warnings_mut());
-    if let Some(other) = head.capability().filter(|one| *one != Capability::ResourceList) {
+    if let Some(other) = head.capability().filter(|one| *one != wanted) {
         return Err(SourceError::new(
             &url,
-            Trouble::Nowhere(format!("it is a {other}, where a resourcelist was expected")),
+            Trouble::Nowhere(format!("it is a {other}, where a {wanted} was expected")),
         ));
     }
     let mut row = DocumentRow {
@@ -301,25 +332,27 @@ fn look(body: Body, url: String, depth: usize, status: &Status) -> Result<Got, S
         url: url.clone(),
         etag: validators.etag,
         last_modified: validators.last_modified,
-        // Old drafts have `modified`; a plain sitemap has nothing, and its file's time must do.
-        at: facts.at.or(facts.lastmod),
+        // Old drafts have `modified`, and some dumps `from`; a plain sitemap has nothing, and its file's
+        // time must do.
+        at: facts.at.or(facts.lastmod).or(facts.from),
         part: depth > 0,
         entries: 0,
+        package: None,
     };
     let mut first = reader.next().map_err(unreadable)?;
-    let nested = first.as_ref().is_some_and(|entry| entry.md.capability() == Some(Capability::ResourceList));
+    let nested = first.as_ref().is_some_and(|entry| entry.md.capability() == Some(wanted));
     if head.kind != Kind::SitemapIndex && !nested {
-        return Ok(Got::List(Spooled { row, base, path, digest }));
+        return Ok(Got::List(Spooled { row, base, path, digest, package: None }));
     }
     if head.kind == Kind::UrlSet {
-        status.warning(&format!("{url}: an index written as urlset; its entries are taken as lists"));
+        bringer.status.warning(&format!("{url}: an index written as urlset; its entries are taken as lists"));
     }
     let mut children = Vec::new();
     while let Some(entry) = first {
         match base.join(&entry.loc) {
             Ok(child) if child == base => {}
             Ok(child) => children.push(child.to_string()),
-            Err(error) => status.warning(&format!("{url}, line {}: {:?}: {error}", entry.line, entry.loc)),
+            Err(error) => bringer.status.warning(&format!("{url}, line {}: {:?}: {error}", entry.line, entry.loc)),
         }
         if children.len() > MOST_DOCUMENTS {
             return Err(SourceError::new(&url, Trouble::Nowhere(format!("more than {MOST_DOCUMENTS} documents"))));

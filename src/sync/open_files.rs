@@ -1,50 +1,104 @@
 //! Files of the store that stay open for the next read.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lru::LruCache;
 
 use super::content::Ready;
+use super::packages::Package;
+use crate::catalog::Stored;
 
 /// The most that stay open.
 const MOST: u64 = 1024;
+/// The most bytes of inflated content that stay in memory.
+const MOST_BYTES: u64 = 8 << 20;
 
-/// By version: what the file is in the store, and the file.
-type Files = LruCache<i64, ([u8; 32], Ready)>;
+#[derive(Debug)]
+struct Inner {
+    /// By version: where it is in the store, and what can be read there.
+    files: LruCache<i64, (Stored, Ready)>,
+    /// The same, of content in memory.
+    inflated: LruCache<i64, (Stored, Ready)>,
+    inflated_bytes: u64,
+    packages: HashMap<i64, Arc<Package>>,
+}
 
 /// Open files by version. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(super) struct OpenFiles(Arc<Mutex<Files>>);
+pub(super) struct OpenFiles(Arc<Mutex<Inner>>);
 
 impl OpenFiles {
     /// As many as the process may keep open besides all else that it opens.
     pub(super) fn new() -> Self {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(MOST * 4);
         let most = usize::try_from((limit / 4).clamp(16, MOST)).unwrap_or(16);
-        Self(Arc::new(Mutex::new(LruCache::new(NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN)))))
+        Self(Arc::new(Mutex::new(Inner {
+            files: LruCache::new(NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN)),
+            inflated: LruCache::unbounded(),
+            inflated_bytes: 0,
+            packages: HashMap::new(),
+        })))
     }
 
-    fn with<T>(&self, look: impl FnOnce(&mut Files) -> T) -> T {
+    fn with<T>(&self, look: impl FnOnce(&mut Inner) -> T) -> T {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(super) fn get(&self, version: i64) -> Option<Ready> {
-        self.with(|files| files.get(&version).map(|(_, ready)| ready.clone()))
+        self.with(|inner| {
+            let found = inner.files.get(&version).or_else(|| inner.inflated.get(&version));
+            found.map(|(_, ready)| ready.clone())
+        })
     }
 
-    pub(super) fn put(&self, version: i64, sha256: [u8; 32], ready: Ready) {
-        self.with(|files| drop(files.put(version, (sha256, ready))));
+    /// Keeps what was opened.
+    pub(super) fn put(&self, version: i64, place: Stored, ready: Ready) {
+        self.with(|inner| drop(inner.files.put(version, (place, ready))));
+    }
+
+    /// Keeps what was inflated into memory, and lets go what was not read for longest.
+    pub(super) fn put_inflated(&self, version: i64, place: Stored, ready: Ready) {
+        self.with(|inner| {
+            inner.inflated_bytes += ready.size;
+            if let Some((_, (_, before))) = inner.inflated.push(version, (place, ready)) {
+                inner.inflated_bytes -= before.size.min(inner.inflated_bytes);
+            }
+            while inner.inflated_bytes > MOST_BYTES
+                && let Some((_, (_, gone))) = inner.inflated.pop_lru()
+            {
+                inner.inflated_bytes -= gone.size.min(inner.inflated_bytes);
+            }
+        });
+    }
+
+    /// An open package.
+    pub(super) fn package(&self, id: i64) -> Option<Arc<Package>> {
+        self.with(|inner| inner.packages.get(&id).map(Arc::clone))
+    }
+
+    /// Keeps a package open, unless it is open already; returns the one that is.
+    pub(super) fn put_package(&self, id: i64, package: Arc<Package>) -> Arc<Package> {
+        self.with(|inner| Arc::clone(inner.packages.entry(id).or_insert(package)))
+    }
+
+    /// Whether it is being written.
+    pub(super) fn is_busy(&self, place: Stored) -> bool {
+        match place {
+            Stored::Object(_) => false,
+            Stored::Package(id) => self.package(id).is_some_and(|package| package.is_downloading()),
+        }
     }
 
     /// Closes what has left the store: an open file keeps its room on the disk.
-    pub(super) fn close(&self, gone: &[[u8; 32]]) {
-        let gone: HashSet<&[u8; 32]> = gone.iter().collect();
-        self.with(|files| {
+    pub(super) fn close(&self, gone: &[Stored]) {
+        let gone: HashSet<&Stored> = gone.iter().collect();
+        self.with(|inner| {
             let versions: Vec<i64> =
-                files.iter().filter(|(_, (sha256, _))| gone.contains(sha256)).map(|(version, _)| *version).collect();
-            versions.iter().for_each(|version| drop(files.pop(version)));
+                inner.files.iter().filter(|(_, (place, _))| gone.contains(place)).map(|(version, _)| *version).collect();
+            versions.iter().for_each(|version| drop(inner.files.pop(version)));
+            inner.packages.retain(|id, _| !gone.contains(&Stored::Package(*id)));
         });
     }
 }

@@ -1,13 +1,18 @@
 //! Room in the store: what may go when there is too much.
 
-use crate::catalog::{CatalogError, Writer};
+use crate::catalog::{CatalogError, Stored, Writer};
 use crate::store::Store;
 
 use super::open_files::OpenFiles;
 
 /// Lets content go, least recently used first, until no more than `limit` bytes are left; returns how
 /// many are. What is pinned stays, and so does what could not be fetched again.
-pub(super) fn evict(writer: &mut Writer, store: &Store, open: &OpenFiles, limit: u64) -> Result<u64, CatalogError> {
+pub(super) fn evict(
+    writer: &mut Writer,
+    store: &Store,
+    open: &OpenFiles,
+    limit: u64,
+) -> Result<u64, CatalogError> {
     let readers = writer.readers();
     let mut left = writer.stored_bytes()?;
     let mut after = None;
@@ -21,27 +26,33 @@ pub(super) fn evict(writer: &mut Writer, store: &Store, open: &OpenFiles, limit:
             if left <= limit {
                 break;
             }
-            let names = writer.names_with(candidate.object)?;
+            let names = writer.names_that_may_be_pinned(&candidate)?;
             let pinned = readers
                 .ask(|reader| names.iter().try_fold(false, |pinned, name| Ok(pinned || reader.pinned(*name)?)))?;
-            if !pinned {
+            if !pinned && !open.is_busy(candidate.stored) {
                 left -= candidate.size.min(left);
-                gone.push((candidate.object, candidate.sha256));
+                gone.push(candidate.clone());
             }
             after = Some(candidate);
         }
         let transaction = writer.begin(false)?;
-        for (object, _) in &gone {
-            transaction.forget_object(*object)?;
+        for one in &gone {
+            match one.stored {
+                Stored::Object(_) => transaction.forget_object(one.id)?,
+                Stored::Package(id) => drop(transaction.package_gone(id)?),
+            }
         }
         transaction.commit()?;
         // Only after the catalog has forgotten it: a crash in between leaves a file too many, never a
         // row too many.
-        open.close(&gone.iter().map(|(_, sha256)| *sha256).collect::<Vec<_>>());
-        for (_, sha256) in &gone {
-            store
-                .remove(sha256)
-                .map_err(|error| CatalogError::Io { path: store.root().display().to_string(), error })?;
+        let places: Vec<Stored> = gone.iter().map(|one| one.stored).collect();
+        open.close(&places);
+        for place in places {
+            let removed = match place {
+                Stored::Object(sha256) => store.remove(&sha256),
+                Stored::Package(id) => store.forget_package(id),
+            };
+            removed.map_err(|error| CatalogError::Io { path: store.root().display().to_string(), error })?;
         }
     }
     Ok(left)

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
@@ -23,12 +23,49 @@ struct Inner {
     warnings: VecDeque<String>,
     away: bool,
     began: Option<Instant>,
+    rate: Rate,
+}
+
+/// How fast packages come.
+#[derive(Debug, Default)]
+struct Rate {
+    /// Moments, and how much had come by then, the oldest first.
+    marks: VecDeque<(Instant, u64)>,
+}
+
+/// How far back the rate looks.
+const RATE_OVER: Duration = Duration::from_secs(10);
+/// How far its marks are apart.
+const RATE_STEP: Duration = Duration::from_millis(250);
+
+impl Rate {
+    fn add(&mut self, total: u64) {
+        let now = Instant::now();
+        if self.marks.back().is_none_or(|(last, _)| now.duration_since(*last) >= RATE_STEP) {
+            self.marks.push_back((now, total));
+        }
+        while self.marks.front().is_some_and(|(first, _)| now.duration_since(*first) > RATE_OVER) {
+            self.marks.pop_front();
+        }
+    }
+
+    /// Bytes a second; 0 if nothing came lately.
+    fn per_second(&self, total: u64) -> u64 {
+        match (self.marks.front(), self.marks.back()) {
+            (Some((first, before)), Some((last, _))) if last.elapsed() < RATE_OVER / 2 => {
+                let seconds = first.elapsed().as_secs_f64().max(0.05);
+                (total.saturating_sub(*before) as f64 / seconds) as u64
+            }
+            _ => 0,
+        }
+    }
 }
 
 /// How far a sync, or fetching ahead, has come.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Progress {
-    /// What is being done: `idle`, `discovering`, `reading lists`, `applying`, `fetching content`.
+    /// What is being done: `idle`, `discovering`, `reading lists`, `reading packages`, `applying`, `fetching
+    /// packages`, `verifying`, `fetching content`.
     pub phase: &'static str,
     /// Documents read.
     pub documents: u64,
@@ -46,6 +83,20 @@ pub struct Progress {
     pub fetched_bytes: u64,
     /// Resources that could not be fetched ahead in this pass.
     pub failed: u64,
+    /// Packages whose directory and manifest were read.
+    pub packages: u64,
+    /// Packages known so far.
+    pub packages_known: u64,
+    /// Bytes of packages that came since the sync began.
+    pub package_bytes: u64,
+    /// Bytes of packages that are to come, those that came counted.
+    pub package_bytes_known: u64,
+    /// Bytes of packages that came a second, over the last few seconds; 0 where none come.
+    pub bytes_per_second: u64,
+    /// Seconds until all packages are here, at that rate.
+    pub seconds_left: Option<u64>,
+    /// Members that were looked at by the background's pass since the sync began.
+    pub verified: u64,
 }
 
 /// Something that went wrong.
@@ -97,8 +148,16 @@ impl Status {
 
     pub(super) fn began(&self) {
         self.with(|inner| {
-            let fetched_bytes = inner.progress.fetched_bytes;
-            inner.progress = Progress { phase: "discovering", fetched_bytes, ..Progress::default() };
+            // What goes on behind goes on.
+            let Progress { fetched_bytes, package_bytes, package_bytes_known, verified, .. } = inner.progress;
+            inner.progress = Progress {
+                phase: "discovering",
+                fetched_bytes,
+                package_bytes,
+                package_bytes_known,
+                verified,
+                ..Progress::default()
+            };
             inner.began = Some(Instant::now());
             inner.warnings.clear();
         });
@@ -112,10 +171,26 @@ impl Status {
         });
     }
 
+    /// Bytes of a package came.
+    pub(super) fn came(&self, bytes: u64) {
+        self.with(|inner| {
+            inner.progress.package_bytes += bytes;
+            inner.rate.add(inner.progress.package_bytes);
+        });
+    }
+
     /// How far it has come.
     #[must_use]
     pub fn progress(&self) -> Progress {
-        self.with(|inner| inner.progress.clone())
+        self.with(|inner| {
+            let mut progress = inner.progress.clone();
+            let left = progress.package_bytes_known.saturating_sub(progress.package_bytes);
+            if left > 0 {
+                progress.bytes_per_second = inner.rate.per_second(progress.package_bytes);
+                progress.seconds_left = left.checked_div(progress.bytes_per_second);
+            }
+            progress
+        })
     }
 
     /// Whether a sync is under way.

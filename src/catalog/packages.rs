@@ -1,0 +1,558 @@
+//! Packages of dumps, and the members of them that versions have as their content.
+
+use rusqlite::{OptionalExtension, Row, params};
+
+use super::reader::Reader;
+use super::transaction::Transaction;
+use super::{CatalogError, Extra, Record};
+use crate::document::{Datetime, Hashes};
+use crate::path::SELF;
+
+type Result<T> = std::result::Result<T, CatalogError>;
+
+/// A package of a dump.
+#[derive(Clone, Debug, Default)]
+pub struct PackageRow {
+    /// Its number, which is never used twice.
+    pub id: i64,
+    /// The set it belongs to.
+    pub rset: i64,
+    /// Where it can be had.
+    pub url: String,
+    /// What its dump says of it: the same URL with another edition is another package.
+    pub edition: String,
+    /// What tells that the bytes at the URL are still those that are here.
+    pub validator: Option<String>,
+    /// Its length as listed.
+    pub length: Option<u64>,
+    /// Its digests as listed.
+    pub hashes: Hashes,
+    /// When its snapshot began.
+    pub at: Option<Datetime>,
+    /// Its length as found.
+    pub size: Option<u64>,
+    /// Whether all of it is here.
+    pub whole: bool,
+    /// Whether all of it that is needed is to be brought here ahead of use.
+    pub wanted: bool,
+    /// Whether it is not what its dump says, so that only members with a hash of their own are trusted.
+    pub doubtful: bool,
+    /// Whether versions were given its members.
+    pub indexed: bool,
+}
+
+/// What is known of the content of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberState {
+    /// Nobody has looked yet.
+    Unseen,
+    /// It is here, and is what is listed.
+    Verified,
+    /// It is not what is listed, or cannot be read.
+    Damaged,
+    /// It is here and whole, and nothing is listed that it could be held to.
+    Intact,
+}
+
+/// Where in a package the content of a version lies.
+#[derive(Clone, Debug)]
+pub struct MemberRow {
+    /// The version.
+    pub version: i64,
+    /// The package.
+    pub package: i64,
+    /// Where its local header begins.
+    pub header: u64,
+    /// Bytes in the package.
+    pub compressed: u64,
+    /// Bytes of the content.
+    pub size: u64,
+    /// The CRC-32 of the content.
+    pub crc: u32,
+    /// Bytes of its name.
+    pub name_length: u16,
+    /// Whether it is deflated; else it is stored as it is.
+    pub deflated: bool,
+    /// The digests that its manifest gives, where those are not the version's own.
+    pub hashes: Option<Hashes>,
+    /// Whether a content coding is to be undone.
+    pub coded: bool,
+    /// What is known of it.
+    pub state: MemberState,
+    /// Whether all of the package is here.
+    pub whole: bool,
+    /// Whether the package is not what its dump says.
+    pub doubtful: bool,
+}
+
+/// What was found of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Looked {
+    /// The version that has it as its content.
+    pub version: i64,
+    /// What it is.
+    pub state: MemberState,
+    /// The SHA-256 of the content, where nothing else holds the version to it.
+    pub sha256: Option<[u8; 32]>,
+}
+
+/// A member that nobody has looked at, and what its content is held to.
+#[derive(Clone, Debug)]
+pub struct UnseenMember {
+    /// The member.
+    pub member: MemberRow,
+    /// The length that is listed, as coded.
+    pub length: Option<u64>,
+    /// The digests that are listed.
+    pub hashes: Hashes,
+}
+
+/// What came of giving a version a member as its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attached {
+    /// It has it now, or had something as good.
+    Yes,
+    /// No such resource is in the tree.
+    NotListed,
+    /// What is listed of the resource is not what the manifest says.
+    Other,
+}
+
+/// Sums over packages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemberTotals {
+    /// Versions of the current tree with a member as their content.
+    pub members: u64,
+    /// Those of them that are here and verified.
+    pub verified: u64,
+    /// Those of them that are damaged.
+    pub damaged: u64,
+}
+
+pub(super) const MEMBER: &str = "m.version, m.package, m.header, m.compressed, m.size, m.crc, m.name_length, \
+                                 m.deflated, m.hashes, m.state, p.whole, m.coded, p.doubtful";
+
+/// Whether version `v` has its content in a member that is here.
+pub(super) const MEMBER_HERE: &str = "EXISTS (SELECT 1 FROM member m JOIN package p ON p.id = m.package \
+     WHERE m.version = v.id AND (m.state IN (1, 3) OR m.state = 0 AND p.whole))";
+
+pub(super) fn member(row: &Row<'_>, first: usize) -> rusqlite::Result<Option<MemberRow>> {
+    let Some(version) = row.get::<_, Option<i64>>(first)? else { return Ok(None) };
+    let unsigned = |index: usize| row.get::<_, i64>(first + index).map(i64::unsigned_abs);
+    let hashes: Option<Vec<u8>> = row.get(first + 8)?;
+    Ok(Some(MemberRow {
+        version,
+        package: row.get(first + 1)?,
+        header: unsigned(2)?,
+        compressed: unsigned(3)?,
+        size: unsigned(4)?,
+        crc: row.get(first + 5)?,
+        name_length: row.get(first + 6)?,
+        deflated: row.get(first + 7)?,
+        hashes: hashes.as_deref().map(Hashes::from_bytes),
+        state: match row.get::<_, i64>(first + 9)? {
+            1 => MemberState::Verified,
+            2 => MemberState::Damaged,
+            3 => MemberState::Intact,
+            _ => MemberState::Unseen,
+        },
+        whole: row.get::<_, Option<bool>>(first + 10)?.unwrap_or(false),
+        coded: row.get(first + 11)?,
+        doubtful: row.get::<_, Option<bool>>(first + 12)?.unwrap_or(false),
+    }))
+}
+
+const PACKAGE: &str = "id, rset, url, edition, validator, length, hashes, at, size, whole, wanted, doubtful, indexed";
+
+fn package(row: &Row<'_>) -> rusqlite::Result<PackageRow> {
+    let hashes: Option<Vec<u8>> = row.get(6)?;
+    Ok(PackageRow {
+        id: row.get(0)?,
+        rset: row.get(1)?,
+        url: row.get(2)?,
+        edition: row.get(3)?,
+        validator: row.get(4)?,
+        length: row.get::<_, Option<i64>>(5)?.map(i64::unsigned_abs),
+        hashes: hashes.as_deref().map(Hashes::from_bytes).unwrap_or_default(),
+        at: row.get::<_, Option<i64>>(7)?.map(Datetime::from_nanos),
+        size: row.get::<_, Option<i64>>(8)?.map(i64::unsigned_abs),
+        whole: row.get(9)?,
+        wanted: row.get(10)?,
+        doubtful: row.get(11)?,
+        indexed: row.get(12)?,
+    })
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+impl Reader {
+    /// All packages, in the order of their numbers.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn packages(&self) -> Result<Vec<PackageRow>> {
+        let mut statement = self.connection().prepare_cached(&format!("SELECT {PACKAGE} FROM package ORDER BY id"))?;
+        let rows = statement.query_map([], package)?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// A package.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn package(&self, id: i64) -> Result<Option<PackageRow>> {
+        let mut statement = self.connection().prepare_cached(&format!("SELECT {PACKAGE} FROM package WHERE id = ?1"))?;
+        Ok(statement.query_row([id], package).optional()?)
+    }
+
+    /// Members of a package that nobody has looked at and that the current tree needs, in the order in
+    /// which they lie, from one offset on.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn unseen_members(&self, package: i64, from: u64, limit: usize) -> Result<Vec<UnseenMember>> {
+        let mut statement = self.connection().prepare_cached(&format!(
+            "SELECT {MEMBER}, CASE WHEN v.settled THEN NULL ELSE v.size END, v.hashes, v.extra
+             FROM member m JOIN package p ON p.id = m.package JOIN version v ON v.id = m.version
+             WHERE m.package = ?1 AND m.header >= ?2 AND m.state = 0 AND v.until IS NULL AND v.object IS NULL
+             ORDER BY m.header LIMIT ?3"
+        ))?;
+        let rows = statement.query_map(params![package, signed(from), signed(limit as u64)], |row| {
+            let Some(member) = member(row, 0)? else { return Ok(None) };
+            let hashes: Option<Vec<u8>> = row.get(14)?;
+            let hashes = hashes.as_deref().map(Hashes::from_bytes).unwrap_or_default();
+            let extra: Option<String> = row.get(15)?;
+            let coded_length = || serde_json::from_str::<Extra>(extra.as_deref().unwrap_or_default()).ok()?.length;
+            let length = match member.coded {
+                true => coded_length(),
+                false => row.get::<_, Option<i64>>(13)?.map(i64::unsigned_abs),
+            };
+            let hashes = member.hashes.clone().unwrap_or(hashes);
+            Ok(Some(UnseenMember { member, length, hashes }))
+        })?;
+        Ok(rows.filter_map(rusqlite::Result::transpose).collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Bytes of the members that [`Reader::unseen_members`] gives, and their number.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn unseen_bytes(&self, package: i64) -> Result<(u64, u64)> {
+        let mut statement = self.connection().prepare_cached(
+            "SELECT COALESCE(sum(m.compressed), 0), count(*) FROM member m JOIN version v ON v.id = m.version
+             WHERE m.package = ?1 AND m.state = 0 AND v.until IS NULL AND v.object IS NULL",
+        )?;
+        Ok(statement.query_row([package], |row| {
+            Ok((row.get::<_, i64>(0)?.unsigned_abs(), row.get::<_, i64>(1)?.unsigned_abs()))
+        })?)
+    }
+
+    /// Sums over members. Reads a row for each: not for a request that somebody waits for.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn member_totals(&self) -> Result<MemberTotals> {
+        let mut statement = self.connection().prepare_cached(
+            "SELECT count(*), COALESCE(sum(m.state IN (1, 3)), 0), COALESCE(sum(m.state = 2), 0)
+             FROM member m JOIN version v ON v.id = m.version WHERE v.until IS NULL",
+        )?;
+        Ok(statement.query_row([], |row| {
+            let unsigned = |index| row.get::<_, i64>(index).map(i64::unsigned_abs);
+            Ok(MemberTotals { members: unsigned(0)?, verified: unsigned(1)?, damaged: unsigned(2)? })
+        })?)
+    }
+}
+
+impl Transaction<'_> {
+    /// A package of a set as its dump lists it: the one that is known, or a new one. Returns its number.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn put_package(&self, row: &PackageRow) -> Result<i64> {
+        let hashes = (!row.hashes.is_empty()).then(|| row.hashes.to_bytes());
+        Ok(self
+            .connection()
+            .prepare_cached(
+                "INSERT INTO package (rset, url, edition, length, hashes, at, wanted) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+                 ON CONFLICT (rset, url, edition) DO UPDATE SET wanted = max(wanted, excluded.wanted) RETURNING id",
+            )?
+            .query_row(
+                params![
+                    row.rset,
+                    row.url,
+                    row.edition,
+                    row.length.map(signed),
+                    hashes,
+                    row.at.map(Datetime::nanos),
+                    row.wanted
+                ],
+                |row| row.get(0),
+            )?)
+    }
+
+    /// A server has shown how large a package is, and how to tell whether it changed.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn package_found(&self, id: i64, size: u64, validator: Option<&str>) -> Result<()> {
+        self.connection()
+            .prepare_cached("UPDATE package SET size = ?2, validator = ?3 WHERE id = ?1")?
+            .execute(params![id, signed(size), validator])?;
+        Ok(())
+    }
+
+    /// So many bytes of a package are here; `whole`: all of them. Returns how many were before.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn package_has(&self, id: i64, bytes: u64, whole: bool, doubtful: bool, now: Datetime) -> Result<u64> {
+        let before: Option<i64> = self
+            .connection()
+            .prepare_cached("SELECT bytes FROM package WHERE id = ?1")?
+            .query_row([id], |row| row.get(0))
+            .optional()?;
+        self.connection()
+            .prepare_cached(
+                "UPDATE package SET bytes = ?2, whole = max(whole, ?3), doubtful = max(doubtful, ?4), durable = 0, used = ?5
+                 WHERE id = ?1",
+            )?
+            .execute(params![id, signed(bytes), whole, doubtful, now.nanos()])?;
+        Ok(before.unwrap_or(0).unsigned_abs())
+    }
+
+    /// Versions have been given the members of a package.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn package_indexed(&self, id: i64) -> Result<()> {
+        self.connection().execute("UPDATE package SET indexed = 1 WHERE id = ?1", [id])?;
+        Ok(())
+    }
+
+    /// A package is to be brought here ahead of use.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn package_wanted(&self, id: i64) -> Result<()> {
+        self.connection().execute("UPDATE package SET wanted = 1 WHERE id = ?1", [id])?;
+        Ok(())
+    }
+
+    /// A package was read from.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn touch_package(&self, id: i64, now: Datetime) -> Result<()> {
+        self.connection()
+            .prepare_cached("UPDATE package SET used = ?2 WHERE id = ?1")?
+            .execute(params![id, now.nanos()])?;
+        Ok(())
+    }
+
+    /// The bytes of a package have left the store. Its members can still be had from its Source. Returns
+    /// whether it was to be brought here ahead of use, which it is no more.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn package_gone(&self, id: i64) -> Result<bool> {
+        let wanted: Option<bool> = self
+            .connection()
+            .query_row("SELECT wanted FROM package WHERE id = ?1", [id], |row| row.get(0))
+            .optional()?;
+        self.connection()
+            .execute("UPDATE package SET whole = 0, wanted = 0, bytes = 0, durable = 0 WHERE id = ?1", [id])?;
+        self.connection().execute("UPDATE member SET state = 0 WHERE package = ?1 AND state != 2", [id])?;
+        Ok(wanted.unwrap_or(false))
+    }
+
+    /// Forgets a package and its members.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn forget_package(&self, id: i64) -> Result<()> {
+        self.connection().execute("DELETE FROM member WHERE package = ?1", [id])?;
+        self.connection().execute("DELETE FROM package WHERE id = ?1", [id])?;
+        Ok(())
+    }
+
+    /// Forgets the packages of a set that no version has content in and that are none of these; returns
+    /// their numbers.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn forget_idle_packages(&self, rset: i64, kept: &[i64]) -> Result<Vec<i64>> {
+        let idle: Vec<i64> = self
+            .connection()
+            .prepare_cached(
+                "SELECT id FROM package p WHERE rset = ?1 AND NOT EXISTS (SELECT 1 FROM member WHERE package = p.id)",
+            )?
+            .query_map([rset], |row| row.get(0))?
+            .collect::<rusqlite::Result<_>>()?;
+        let idle: Vec<i64> = idle.into_iter().filter(|id| !kept.contains(id)).collect();
+        idle.iter().try_for_each(|id| self.forget_package(*id))?;
+        Ok(idle)
+    }
+
+    /// The member that a version has as its content has been looked at.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn member_is(&self, looked: &Looked) -> Result<()> {
+        self.connection()
+            .prepare_cached("UPDATE member SET state = ?2 WHERE version = ?1")?
+            .execute(params![looked.version, looked.state as i64])?;
+        if let Some(sha256) = looked.sha256 {
+            self.connection()
+                .prepare_cached("UPDATE version SET served = ?2 WHERE id = ?1 AND served IS NULL")?
+                .execute(params![looked.version, sha256.as_slice()])?;
+        }
+        Ok(())
+    }
+
+    /// Gives a version that was just brought into the tree a member as its content.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn attach(&self, version: i64, row: &MemberRow) -> Result<()> {
+        let hashes = row.hashes.as_ref().map(Hashes::to_bytes);
+        // Content that is here already is as good, and stays.
+        self.connection()
+            .prepare_cached(
+                "INSERT INTO member (version, package, header, compressed, size, crc, name_length, deflated, hashes, coded, state)
+                 SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, COALESCE(extra LIKE '%\"encoding\"%', 0), 0
+                 FROM version WHERE id = ?1 AND object IS NULL
+                 ON CONFLICT (version) DO UPDATE SET package = excluded.package, header = excluded.header,
+                     compressed = excluded.compressed, size = excluded.size, crc = excluded.crc,
+                     name_length = excluded.name_length, deflated = excluded.deflated, hashes = excluded.hashes, state = 0
+                 WHERE member.package != excluded.package AND member.state NOT IN (1, 3)
+                   AND NOT (member.state = 0 AND EXISTS (SELECT 1 FROM package WHERE id = member.package AND whole))",
+            )?
+            .execute(params![
+                version,
+                row.package,
+                signed(row.header),
+                signed(row.compressed),
+                signed(row.size),
+                row.crc,
+                row.name_length,
+                row.deflated,
+                hashes
+            ])?;
+        // A size that was not listed is what the package says, unless the content is coded.
+        self.connection()
+            .prepare_cached(
+                "UPDATE version SET size = ?2, settled = 1
+                 WHERE id = ?1 AND size IS NULL AND (extra IS NULL OR extra NOT LIKE '%\"encoding\"%')",
+            )?
+            .execute(params![version, signed(row.size)])?;
+        Ok(())
+    }
+
+    /// Gives the current version of the resource that `record` describes, as a manifest has it, a member
+    /// as its content, if what is listed of it is the same: by hash, else by length and time.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn attach_to_listed(&mut self, directory: i64, record: &Record, row: &MemberRow) -> Result<Attached> {
+        let Some(version) = self.current(directory, record)? else { return Ok(Attached::NotListed) };
+        let (agrees, same_hashes) = self
+            .connection()
+            .prepare_cached(
+                "SELECT mtime, dated, CASE WHEN settled THEN NULL ELSE size END, hashes, extra FROM version WHERE id = ?1",
+            )?
+            .query_row([version], |found| {
+                let hashes: Option<Vec<u8>> = found.get(3)?;
+                let hashes = hashes.as_deref().map(Hashes::from_bytes).unwrap_or_default();
+                let facts = Listed {
+                    modified: (found.get::<_, u8>(1)? == 1).then_some(found.get(0)?),
+                    size: found.get::<_, Option<i64>>(2)?.map(i64::unsigned_abs),
+                    hashes: &hashes,
+                };
+                Ok((facts.is_of_the_same_bytes_as(&Listed::of(record)), hashes == record.hashes))
+            })?;
+        if !agrees {
+            return Ok(Attached::Other);
+        }
+        let hashes = (!same_hashes && !record.hashes.is_empty()).then(|| record.hashes.clone());
+        self.attach(version, &MemberRow { hashes, ..row.clone() })?;
+        Ok(Attached::Yes)
+    }
+
+    /// The current version of the resource at the path of `record`.
+    fn current(&mut self, directory: i64, record: &Record) -> Result<Option<i64>> {
+        let Some((name, above)) = record.path.names.split_last() else { return Ok(None) };
+        match self.find(directory, above, name)? {
+            None => Ok(None),
+            Some(row) if row.version.is_some() => Ok(row.version),
+            Some(_) => Ok(self.find(directory, &record.path.names, SELF)?.and_then(|row| row.version)),
+        }
+    }
+}
+
+/// What a document says of the bytes of a resource.
+pub(super) struct Listed<'h> {
+    pub(super) modified: Option<i64>,
+    pub(super) size: Option<u64>,
+    pub(super) hashes: &'h Hashes,
+}
+
+impl<'h> Listed<'h> {
+    pub(super) fn of(record: &'h Record) -> Self {
+        let modified = (record.dated == 1).then(|| record.mtime.nanos());
+        Self { modified, size: record.size, hashes: &record.hashes }
+    }
+
+    /// Whether two documents speak of the same bytes, as far as both say something: a hash decides, else
+    /// length and time, and where they have nothing in common, nobody knows.
+    pub(super) fn is_of_the_same_bytes_as(&self, other: &Listed<'_>) -> bool {
+        let differ = |one: Option<i64>, other: Option<i64>| one.zip(other).map(|(one, other)| one != other);
+        let sizes_differ = differ(self.size.map(signed), other.size.map(signed));
+        let common: Vec<bool> = self
+            .hashes
+            .iter()
+            .filter_map(|hash| other.hashes.get(hash.algorithm()).map(|same| same == hash))
+            .collect();
+        if !common.is_empty() {
+            return common.iter().all(|same| *same) && sizes_differ != Some(true);
+        }
+        let times_differ = differ(self.modified, other.modified);
+        (sizes_differ == Some(false) || times_differ == Some(false))
+            && sizes_differ != Some(true)
+            && times_differ != Some(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_documents_speak_of_the_same_bytes() {
+        let hashes = |text: &str| Hashes::parse(text, &mut Vec::new());
+        let (none, one, other) = (
+            Hashes::default(),
+            hashes("md5:1584abdf8ebdc9802ac0c6a7402c03b6"),
+            hashes("md5:1e0d5cb8ef6ba40c99b14c0237be735e"),
+        );
+        let stronger = hashes("sha-256:854f61290e2e197a11bc91063afce22e43f8ccc655237050ace766adc68dc784");
+        let facts = |modified, size, hashes| Listed { modified, size, hashes };
+        for (first, second, same) in [
+            (facts(None, None, &none), facts(None, None, &none), false),
+            (facts(None, None, &one), facts(None, None, &one), true),
+            (facts(Some(1), Some(5), &one), facts(Some(2), Some(5), &one), true),
+            (facts(Some(1), Some(5), &one), facts(Some(1), Some(6), &one), false),
+            (facts(Some(1), Some(5), &one), facts(Some(1), Some(5), &other), false),
+            (facts(Some(1), Some(5), &one), facts(Some(1), Some(5), &stronger), true),
+            (facts(None, None, &one), facts(None, None, &stronger), false),
+            (facts(Some(1), None, &none), facts(Some(1), None, &none), true),
+            (facts(Some(1), Some(5), &none), facts(Some(2), Some(5), &none), false),
+            (facts(Some(1), Some(5), &none), facts(Some(1), Some(6), &none), false),
+            (facts(None, Some(5), &none), facts(Some(1), Some(5), &none), true),
+        ] {
+            assert_eq!(first.is_of_the_same_bytes_as(&second), same);
+            assert_eq!(second.is_of_the_same_bytes_as(&first), same);
+        }
+    }
+}

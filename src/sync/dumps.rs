@@ -1,0 +1,583 @@
+//! Resource Dumps (core 11): which packages there are, what their manifests say, and whose content lies
+//! where in them.
+//!
+//! A manifest plays one of two parts. Where a Resource List that is as new as the dump says what there
+//! is, the manifest only says where bytes lie, and is believed for those resources of which both say the
+//! same. Where there is no such list, manifests are the lists that the tree is made from.
+//!
+//! A package that cannot be read from yet (its server gives no parts of it, and the whole is still on its
+//! way) has its members attached later, by [`attach_later`].
+
+use std::io::Read as _;
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use url::Url;
+
+use super::lists::{self, Bringer, Lists, Spooled};
+use super::packages::Package;
+use super::status::Status;
+use super::{Engine, SyncError};
+use crate::catalog::{
+    Attached, CatalogError, DocumentRow, MemberRow, MemberState, PackageRow, Record, SetRow, Transaction,
+};
+use crate::document::{Capability, Datetime, Entry, Facts, Limits, Reader};
+use crate::path::Mapper;
+use crate::source::{SourceError, Trouble};
+use crate::store::archive::{Directory, Found, Member, Method, Partial};
+
+/// The name of the manifest in a package (core 11.2).
+const MANIFEST: &str = "manifest.xml";
+/// How many packages are read at once.
+const AT_ONCE: usize = 8;
+/// Members with a flaw that are told of one by one, of each package.
+const MOST_TOLD: usize = 20;
+
+/// A package as a dump lists it.
+#[derive(Clone, Debug)]
+pub(super) struct Listed {
+    pub(super) row: PackageRow,
+    /// Where a copy of its manifest is.
+    contents: Option<String>,
+}
+
+/// A dump as it is now.
+#[derive(Debug, Default)]
+pub(super) struct Dump {
+    /// Its documents: the dump, or an index and its parts.
+    pub(super) documents: Vec<DocumentRow>,
+    pub(super) packages: Vec<Listed>,
+    /// Manifests that lie here.
+    pub(super) manifests: Vec<Spooled>,
+    /// Manifests that did not change since the tree was made from them.
+    pub(super) unchanged: Vec<DocumentRow>,
+    /// What could not be had, or not be understood.
+    pub(super) failed: Vec<SourceError>,
+}
+
+impl Dump {
+    /// When its snapshot began: as its document says, else as its packages do.
+    pub(super) fn at(&self) -> Option<Datetime> {
+        let documents = self.documents.iter().filter_map(|row| row.at).min();
+        documents.or_else(|| self.packages.iter().filter_map(|package| package.row.at).min())
+    }
+
+    /// Bytes of all packages, as far as they are listed.
+    pub(super) fn bytes(&self) -> u64 {
+        self.packages.iter().filter_map(|package| package.row.length).sum()
+    }
+
+    /// As the lists that the tree is made from.
+    pub(super) fn into_lists(self) -> Lists {
+        Lists { read: self.manifests, unchanged: self.unchanged, indexes: self.documents, failed: self.failed }
+    }
+}
+
+/// Brings the documents of dumps here, and learns which packages they list.
+pub(super) async fn bring(engine: &Arc<Engine>, set: &SetRow, roots: &[String], known: &[DocumentRow]) -> Dump {
+    let bringer = engine.bringer(Capability::ResourceDump);
+    let plain: Vec<DocumentRow> = known.iter().filter(|row| row.package.is_none()).cloned().collect();
+    let mut found = lists::bring(&bringer, roots, &plain).await;
+    if !found.read.is_empty() && (!found.unchanged.is_empty() || known.is_empty()) && !plain.is_empty() {
+        // Which packages an unchanged document lists is not kept.
+        found = lists::bring(&bringer, roots, &[]).await;
+    }
+    let mut dump = Dump { failed: found.failed, ..Dump::default() };
+    dump.documents.extend(found.indexes);
+    if found.read.is_empty() {
+        dump.documents.extend(found.unchanged);
+        dump.unchanged = known.iter().filter(|row| row.package.is_some()).cloned().collect();
+        return dump;
+    }
+    let (rset, status) = (set.id, Arc::clone(engine.status()));
+    let read = found.read;
+    let looked = tokio::task::spawn_blocking(move || {
+        let mut packages = Vec::new();
+        let mut failed = Vec::new();
+        let mut documents = Vec::new();
+        for document in &read {
+            match packages_of(document, rset, &status, &mut packages) {
+                Ok(entries) => documents.push(DocumentRow { entries, ..document.row.clone() }),
+                Err(error) => failed.push(error),
+            }
+        }
+        (packages, documents, failed)
+    });
+    match looked.await {
+        Ok((packages, documents, failed)) => {
+            dump.packages = packages;
+            dump.documents.extend(documents);
+            dump.failed.extend(failed);
+        }
+        Err(error) => dump.failed.push(SourceError::new(&set.key, Trouble::Broken(error.to_string()))),
+    }
+    dump
+}
+
+/// Reads the packages that one document lists; returns the number of its entries.
+fn packages_of(
+    document: &Spooled,
+    rset: i64,
+    status: &Status,
+    packages: &mut Vec<Listed>,
+) -> Result<u64, SourceError> {
+    let url = &document.row.url;
+    let disk = |error: std::io::Error| SourceError::new(url, Trouble::Disk(error.to_string()));
+    let unreadable = |error: crate::document::DocumentError| {
+        SourceError::new(url, Trouble::Nowhere(format!("line {}: {}", error.line, error.problem)))
+    };
+    let file = std::fs::File::open(&document.path).map_err(disk)?;
+    let mut reader = Reader::open(&file, url, Limits::default()).map_err(unreadable)?;
+    let mut entries = 0;
+    while let Some(entry) = reader.next().map_err(unreadable)? {
+        entries += 1;
+        let facts = Facts::of_entry(&entry, reader.warnings_mut());
+        let Ok(location) = document.base.join(&entry.loc) else { continue };
+        let at = facts.at.or(facts.from).or(document.row.at);
+        let edition = format!(
+            "{}|{}|{}|{}",
+            at.map(|at| at.to_string()).unwrap_or_default(),
+            facts.length.map(|length| length.to_string()).unwrap_or_default(),
+            facts.hashes,
+            facts.lastmod.map(|time| time.to_string()).unwrap_or_default()
+        );
+        if packages.iter().any(|known| known.row.url == location.as_str() && known.row.edition == edition) {
+            continue;
+        }
+        let contents = entry.links.iter().find(|link| link.is("contents")).and_then(|link| link.href());
+        packages.push(Listed {
+            row: PackageRow {
+                rset,
+                url: location.into(),
+                edition,
+                length: facts.length,
+                hashes: facts.hashes,
+                at,
+                ..PackageRow::default()
+            },
+            contents: contents.and_then(|href| document.base.join(href).ok()).map(String::from),
+        });
+    }
+    for warning in reader.warnings().lines() {
+        status.warning(&format!("{url}: {warning}"));
+    }
+    Ok(entries)
+}
+
+/// How the packages of a dump are read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    /// Whether all of them are downloaded at once: nothing of them is here yet.
+    pub(super) download: bool,
+    /// Whether they are to be brought here, in the end.
+    pub(super) wanted: bool,
+}
+
+/// Reads the manifests of all packages of a dump that are not known yet.
+pub(super) async fn read(
+    engine: &Arc<Engine>,
+    dump: &mut Dump,
+    known: &[DocumentRow],
+    how: Reading,
+) -> Result<(), SyncError> {
+    let packages: Vec<PackageRow> =
+        dump.packages.iter().map(|listed| PackageRow { wanted: how.wanted, ..listed.row.clone() }).collect();
+    let ids = engine
+        .ledger
+        .step(move |writer| {
+            let transaction = writer.begin(true)?;
+            let ids = packages.iter().map(|row| transaction.put_package(row)).collect::<Result<Vec<i64>, _>>()?;
+            Ok((ids, transaction.commit()?))
+        })
+        .await?;
+    for (listed, id) in dump.packages.iter_mut().zip(ids) {
+        if let Some(row) = engine.readers.ask(|reader| reader.package(id))? {
+            listed.row = row;
+        }
+    }
+    let total = dump.packages.len() as u64;
+    engine.status().update(|progress| (progress.packages, progress.packages_known) = (0, total));
+    let unread: Vec<Listed> = dump
+        .packages
+        .iter()
+        .filter(|listed| {
+            let before = known.iter().find(|row| row.package == Some(listed.row.id)).filter(|_| listed.row.indexed);
+            dump.unchanged.extend(before.cloned());
+            before.is_none()
+        })
+        .cloned()
+        .collect();
+    if how.download {
+        for listed in &unread {
+            let started = engine.packages.start(&listed.row, None);
+            started.map_err(|error| SyncError::Cache(format!("{}: {error}", listed.row.url)))?;
+        }
+    }
+    let mut reading = futures_util::stream::iter(unread)
+        .map(|listed| {
+            let engine = Arc::clone(engine);
+            async move {
+                let manifest = manifest(&engine, &listed, how).await;
+                (listed, manifest)
+            }
+        })
+        .buffer_unordered(AT_ONCE);
+    while let Some((listed, manifest)) = reading.next().await {
+        engine.status().update(|progress| progress.packages += 1);
+        match manifest {
+            Ok(Some(document)) => dump.manifests.push(document),
+            Ok(None) => {}
+            Err(error) => dump.failed.push(SourceError::new(&listed.row.url, error.trouble)),
+        }
+    }
+    // The order in which packages came is chance; the order in which they apply must not be.
+    dump.manifests.sort_by(|one, other| one.row.package.cmp(&other.row.package));
+    Ok(())
+}
+
+/// The manifest of a package: from the package, else the copy that the dump links to.
+async fn manifest(engine: &Arc<Engine>, listed: &Listed, how: Reading) -> Result<Option<Spooled>, SourceError> {
+    let disk = |error: std::io::Error| SourceError::new(&listed.row.url, Trouble::Disk(error.to_string()));
+    let package = engine.packages.take(&listed.row).map_err(disk)?;
+    let error = match inner_manifest(engine, &package, &listed.row, false).await {
+        Ok(document) => return Ok(Some(document)),
+        Err(error) => error,
+    };
+    let late = matches!(error.trouble, Trouble::NoRanges);
+    if let Some(contents) = &listed.contents {
+        let copy = engine.bringer(Capability::ResourceDumpManifest).one(contents).await;
+        match copy {
+            Ok(document) => {
+                if !late {
+                    engine.status().error(&format!("{error}; its manifest is read from {contents} instead"));
+                }
+                let row = manifest_row(&listed.row, &document);
+                return Ok(Some(Spooled { row, ..document }));
+            }
+            Err(other) => engine.status().warning(&format!("{other}; the package itself is read instead")),
+        }
+    }
+    match (late, how.download) {
+        // All of it will be here before long.
+        (true, true) => inner_manifest(engine, &package, &listed.row, true).await.map(Some),
+        (true, false) => {
+            engine.packages.start(&listed.row, None).map_err(disk)?;
+            inner_manifest(engine, &package, &listed.row, true).await.map(Some)
+        }
+        (false, _) => Err(error),
+    }
+}
+
+/// A manifest among the documents that the tree is made from.
+fn manifest_row(package: &PackageRow, document: &Spooled) -> DocumentRow {
+    let at = [package.at, document.row.at].into_iter().flatten().min();
+    DocumentRow {
+        url: package.url.clone(),
+        etag: None,
+        last_modified: None,
+        at,
+        part: true,
+        package: Some(package.id),
+        ..document.row.clone()
+    }
+}
+
+/// The manifest that lies in a package.
+async fn inner_manifest(
+    engine: &Arc<Engine>,
+    package: &Arc<Package>,
+    row: &PackageRow,
+    patient: bool,
+) -> Result<Spooled, SourceError> {
+    let failed = |trouble| SourceError::new(&row.url, trouble);
+    let mut directory = engine.packages.directory(package, patient).await?;
+    let member = match directory.find(MANIFEST) {
+        Found::Member(member) => member,
+        Found::Missing => {
+            let broken = directory.broken.take().map(|why| format!("{why}; ")).unwrap_or_default();
+            return Err(failed(Trouble::Nowhere(format!("{broken}the package has no {MANIFEST}"))));
+        }
+        Found::Refused(why) => return Err(failed(Trouble::Nowhere(format!("{MANIFEST}: {why}")))),
+    };
+    drop(directory);
+    let most = Limits::default().document;
+    if member.size > most {
+        return Err(failed(Trouble::TooLarge(most)));
+    }
+    engine.packages.bring(package, member.extent(), || ()).await?;
+    if let Ok(data) = member.data(&package.file) {
+        let end = data.saturating_add(member.compressed);
+        engine.packages.bring(package, (member.header, end), || ()).await?;
+    }
+    let (own, store, row) = (Arc::clone(package), Arc::clone(&engine.store), row.clone());
+    let spooled = tokio::task::spawn_blocking(move || spool(&own, &member, &store, &row));
+    spooled.await.unwrap_or_else(|error| Err(failed(Trouble::Broken(error.to_string()))))
+}
+
+fn spool(
+    package: &Arc<Package>,
+    member: &Member,
+    store: &crate::store::Store,
+    row: &PackageRow,
+) -> Result<Spooled, SourceError> {
+    let failed = |trouble| SourceError::new(&row.url, trouble);
+    let disk = |error: std::io::Error| failed(Trouble::Disk(error.to_string()));
+    let mut stream = member
+        .stream(Arc::clone(&package.file))
+        .map_err(|error| failed(Trouble::Nowhere(format!("{MANIFEST}: {error}"))))?;
+    let mut file = store.spool().map_err(disk)?;
+    let mut buffer = vec![0; 256 << 10];
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => std::io::Write::write_all(&mut file, &buffer[..count]).map_err(disk)?,
+            Err(error) => return Err(failed(Trouble::Nowhere(format!("{MANIFEST}: {error}")))),
+        }
+    }
+    let path = file.into_temp_path();
+    let base = Url::parse(&row.url).map_err(|error| failed(Trouble::BadUrl(error.to_string())))?;
+    let opened = std::fs::File::open(&path).map_err(disk)?;
+    let unreadable = |error: crate::document::DocumentError| {
+        failed(Trouble::Nowhere(format!("{MANIFEST}, line {}, column {}: {}", error.line, error.column, error.problem)))
+    };
+    let mut reader = Reader::open(&opened, &row.url, Limits::default()).map_err(unreadable)?;
+    let head = reader.head().clone();
+    if let Some(other) = head.capability().filter(|one| *one != Capability::ResourceDumpManifest) {
+        return Err(failed(Trouble::Nowhere(format!("{MANIFEST} is a {other}, where a manifest was expected"))));
+    }
+    let facts = Facts::of_attributes(&head.md, 0, reader.warnings_mut());
+    let own = DocumentRow {
+        id: 0,
+        url: row.url.clone(),
+        etag: None,
+        last_modified: None,
+        at: facts.at.or(facts.lastmod).or(facts.from),
+        part: true,
+        entries: 0,
+        package: Some(row.id),
+    };
+    let document = Spooled { row: own, base, path, digest: [0; 32], package: Some(Arc::clone(package)) };
+    Ok(Spooled { row: manifest_row(row, &document), ..document })
+}
+
+/// Gives versions the members of one package as their content, and gathers what does not fit.
+pub(super) struct Attacher {
+    package: Arc<Package>,
+    directory: Directory,
+    attached: u64,
+    others: u64,
+    unlisted: u64,
+    flawed: u64,
+    told: Vec<String>,
+}
+
+impl Attacher {
+    /// For a package whose directory is here.
+    ///
+    /// # Errors
+    /// If it cannot be read after all.
+    pub(super) fn new(package: &Arc<Package>) -> Result<Self, SourceError> {
+        let failed = |error: String| SourceError::new(&package.url, Trouble::Nowhere(error));
+        let own = Arc::clone(package);
+        let total = package.total().or_else(|| package.file.metadata().map(|metadata| metadata.len()).ok());
+        let partial =
+            Partial::new(Arc::clone(&package.file), total.unwrap_or(0), move |begin, end| own.has(begin, end));
+        let directory = Directory::read(partial).map_err(|error| failed(error.to_string()))?;
+        let (package, told) = (Arc::clone(package), Vec::new());
+        Ok(Self { package, directory, attached: 0, others: 0, unlisted: 0, flawed: 0, told })
+    }
+
+    fn flaw(&mut self, uri: &str, why: &str) {
+        self.flawed += 1;
+        if self.told.len() < MOST_TOLD {
+            self.told.push(format!("{uri}: its member in {} is not used: {why}", self.package.url));
+        }
+    }
+
+    /// The member of an entry, if it has one that can be used.
+    fn member(&mut self, entry: &Entry, record: &Record) -> Option<MemberRow> {
+        let Some(path) = entry.md.get("path") else {
+            self.flaw(&record.uri, "the manifest has no path for it");
+            return None;
+        };
+        let member = match self.directory.find(path) {
+            Found::Member(member) => member,
+            Found::Missing => {
+                self.flaw(&record.uri, &format!("the manifest names {path}, which is not in the package"));
+                return None;
+            }
+            Found::Refused(why) => {
+                self.flaw(&record.uri, why);
+                return None;
+            }
+        };
+        if let Some(size) = record.size.filter(|size| *size != member.size) {
+            let why = format!("it has {} bytes where the manifest says {size}", member.size);
+            self.flaw(&record.uri, &why);
+            return None;
+        }
+        Some(MemberRow {
+            version: 0,
+            package: self.package.id,
+            header: member.header,
+            compressed: member.compressed,
+            size: member.size,
+            crc: member.crc,
+            name_length: member.name_length,
+            deflated: member.method == Method::Deflated,
+            hashes: None,
+            coded: false,
+            state: MemberState::Unseen,
+            whole: false,
+            doubtful: false,
+        })
+    }
+
+    /// Of a manifest that the tree is made from: gives the version that its entry came to its member.
+    pub(super) fn give(
+        &mut self,
+        transaction: &Transaction<'_>,
+        entry: &Entry,
+        record: &Record,
+        version: i64,
+    ) -> Result<(), CatalogError> {
+        let Some(member) = self.member(entry, record) else { return Ok(()) };
+        self.attached += 1;
+        transaction.attach(version, &member)
+    }
+
+    /// Of a manifest beside a list: gives the listed version its member, if both say the same of it.
+    fn give_listed(
+        &mut self,
+        transaction: &mut Transaction<'_>,
+        directory: i64,
+        entry: &Entry,
+        record: &Record,
+    ) -> Result<(), CatalogError> {
+        let Some(member) = self.member(entry, record) else { return Ok(()) };
+        match transaction.attach_to_listed(directory, record, &member)? {
+            Attached::Yes => self.attached += 1,
+            Attached::Other => self.others += 1,
+            Attached::NotListed => self.unlisted += 1,
+        }
+        Ok(())
+    }
+
+    /// Says what did not fit, and notes that the package has been gone through.
+    pub(super) fn finish(mut self, transaction: &Transaction<'_>, status: &Status) -> Result<(), CatalogError> {
+        let url = &self.package.url;
+        self.told.iter().for_each(|told| status.error(told));
+        if self.flawed > self.told.len() as u64 {
+            status.error(&format!("{url}: {} more of its members are not used", self.flawed - self.told.len() as u64));
+        }
+        if let Some(why) = &self.directory.broken {
+            status.error(&format!("{url}: {why}"));
+        }
+        // The manifest does not name itself.
+        self.directory.find(MANIFEST);
+        match self.directory.unused() {
+            0 => {}
+            unused => status.warning(&format!("{url}: it has {unused} members that its manifest does not name")),
+        }
+        if self.others > 0 {
+            tracing::info!(url, others = self.others, "members are of other versions than those listed");
+        }
+        if self.unlisted > 0 {
+            tracing::info!(url, unlisted = self.unlisted, "members are of resources that are not listed");
+        }
+        tracing::debug!(url, attached = self.attached, "members attached");
+        transaction.package_indexed(self.package.id)
+    }
+}
+
+/// Gives the versions of the tree the members of a package as their content, where its manifest says the
+/// same of them as the list does.
+pub(super) fn attach_beside_list(
+    transaction: &mut Transaction<'_>,
+    mapper: &Mapper,
+    status: &Status,
+    directory: i64,
+    document: &Spooled,
+) -> Result<(), CatalogError> {
+    let Some(package) = &document.package else { return Ok(()) };
+    let mut attacher = match Attacher::new(package) {
+        Ok(attacher) => attacher,
+        Err(error) => {
+            status.error(&error.to_string());
+            return Ok(());
+        }
+    };
+    let file = std::fs::File::open(&document.path).map_err(|error| CatalogError::io(&document.path, error))?;
+    let url = format!("{} ({MANIFEST})", document.row.url);
+    let at = document.row.at.unwrap_or_else(Datetime::now);
+    let mut reader = match Reader::open(&file, &url, Limits::default()) {
+        Ok(reader) => reader,
+        Err(error) => {
+            status.error(&error.to_string());
+            return Ok(());
+        }
+    };
+    loop {
+        let entry = match reader.next() {
+            Ok(Some(entry)) => entry,
+            Ok(None) => break,
+            Err(error) => {
+                status.error(&format!("{error}; the members that it names before that are used"));
+                break;
+            }
+        };
+        let facts = Facts::of_entry(&entry, reader.warnings_mut());
+        let Some(record) = lists::record(mapper, &document.base, &entry, &facts, at, reader.warnings_mut()) else {
+            continue;
+        };
+        attacher.give_listed(transaction, directory, &entry, &record)?;
+    }
+    for warning in reader.warnings().lines() {
+        status.warning(&format!("{url}: {warning}"));
+    }
+    attacher.finish(transaction, status)
+}
+
+/// Attaches the members of a package that could not be read from when the tree was made, and now can.
+pub(super) async fn attach_later(engine: &Arc<Engine>, row: &PackageRow) -> Result<(), SyncError> {
+    let package = engine.packages.take(row).map_err(|error| SyncError::Cache(error.to_string()))?;
+    let Some(set) = engine.sets()?.into_iter().find(|set| set.id == row.rset) else { return Ok(()) };
+    let document = inner_manifest(engine, &package, row, true).await?;
+    let (mapper, status) = (Arc::clone(&engine.mapper), Arc::clone(engine.status()));
+    engine
+        .ledger
+        .step(move |writer| {
+            let mut transaction = writer.begin(true)?;
+            attach_beside_list(&mut transaction, &mapper, &status, set.directory, &document)?;
+            Ok(((), transaction.commit()?))
+        })
+        .await
+}
+
+/// When the first change happened that the Source still tells of, as far as its Change Lists say.
+pub(super) async fn changes_begin(bringer: &Bringer, urls: &[String]) -> Option<Datetime> {
+    let mut first: Option<Datetime> = None;
+    for url in urls {
+        match bringer.head(url).await {
+            Ok(facts) => first = [first, facts.from].into_iter().flatten().min(),
+            Err(error) => tracing::info!(%error, "where its changes begin is not known"),
+        }
+    }
+    first
+}
+
+/// Removes packages that nothing needs any more.
+pub(super) async fn forget_idle(engine: &Arc<Engine>, set: i64, kept: Vec<i64>) -> Result<(), SyncError> {
+    let idle = engine
+        .ledger
+        .step(move |writer| {
+            let transaction = writer.begin(false)?;
+            let idle = transaction.forget_idle_packages(set, &kept)?;
+            Ok((idle, transaction.commit()?))
+        })
+        .await?;
+    for id in idle {
+        engine.packages.forget(id).map_err(|error| SyncError::Cache(error.to_string()))?;
+    }
+    Ok(())
+}

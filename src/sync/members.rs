@@ -1,0 +1,186 @@
+//! Members of packages: held to their manifest before anybody sees them, once.
+//!
+//! What a member comes to is looked at when it is first read, or by the background's pass over packages
+//! that are here ([`Verifier`]), whichever is first; the result is kept in the catalog. A member that is
+//! not what is listed is reported, and its resource is had from its own URL while the Source still has it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+
+use super::SyncError;
+use super::ledger::Ledger;
+use super::packages::Package;
+use super::status::Status;
+use crate::catalog::{Looked, MemberRow, MemberState, Pool, UnseenMember};
+use crate::source::{Expected, Hasher, Sums, verify};
+use crate::store::archive::{ArchiveError, Member, Method};
+
+/// Up to this size a member is inflated in memory whenever it is read.
+pub(super) const SMALL: u64 = 1 << 20;
+/// How many members are looked at in one go.
+const PAGE: usize = 256;
+/// And how many bytes they come to, at the most, but for one.
+const PAGE_BYTES: u64 = 16 << 20;
+
+/// The member as the package's own format has it.
+pub(super) fn archived(row: &MemberRow) -> Member {
+    Member {
+        header: row.header,
+        compressed: row.compressed,
+        size: row.size,
+        crc: row.crc,
+        name_length: row.name_length,
+        method: if row.deflated { Method::Deflated } else { Method::Stored },
+    }
+}
+
+/// Why a member is not served.
+#[derive(Debug)]
+pub(super) enum Flaw {
+    /// It is not what is listed.
+    Damaged(String),
+    /// The cache could not be read.
+    Disk(std::io::Error),
+}
+
+impl From<ArchiveError> for Flaw {
+    fn from(error: ArchiveError) -> Self {
+        match error {
+            // A stream tells of damage by an error of its own making.
+            ArchiveError::Io(error) if error.kind() == std::io::ErrorKind::Other => Self::Damaged(error.to_string()),
+            ArchiveError::Io(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+                Self::Damaged("the package ends before it".to_owned())
+            }
+            ArchiveError::Io(error) => Self::Disk(error),
+            other => Self::Damaged(other.to_string()),
+        }
+    }
+}
+
+impl From<std::io::Error> for Flaw {
+    fn from(error: std::io::Error) -> Self {
+        Self::from(match error.kind() {
+            // What an inflater says of bytes that were never deflated.
+            std::io::ErrorKind::InvalidInput | std::io::ErrorKind::InvalidData => {
+                ArchiveError::Damaged(format!("it cannot be inflated: {error}"))
+            }
+            _ => ArchiveError::Io(error),
+        })
+    }
+}
+
+/// Holds content to what is listed of it, and says what the member is, then.
+pub(super) fn hold(sums: &Sums, expected: &Expected, doubtful: bool) -> Result<MemberState, Flaw> {
+    verify(sums, expected).map_err(|trouble| Flaw::Damaged(trouble.to_string()))?;
+    match (expected.hashes.is_empty(), expected.length) {
+        (true, _) if doubtful => {
+            Err(Flaw::Damaged("its package is not what the dump says, and it has no hash of its own".to_owned()))
+        }
+        (true, None) => Ok(MemberState::Intact),
+        _ => Ok(MemberState::Verified),
+    }
+}
+
+/// Reads a member through, and says what it is.
+fn look(package: &Package, unseen: &UnseenMember) -> Result<(MemberState, [u8; 32]), Flaw> {
+    let member = archived(&unseen.member);
+    let expected = Expected { length: unseen.length, hashes: unseen.hashes.clone(), encoding: None };
+    let sums = if member.size <= SMALL && member.compressed <= SMALL {
+        Hasher::read(&expected.hashes, member.content(&package.file)?.as_slice())?
+    } else {
+        Hasher::read(&expected.hashes, member.stream(Arc::clone(&package.file))?)?
+    };
+    Ok((hold(&sums, &expected, package.doubtful.load(Ordering::Acquire))?, sums.sha256))
+}
+
+/// The background's pass over packages.
+pub(super) struct Verifier<'v> {
+    pub(super) readers: &'v Arc<Pool>,
+    pub(super) ledger: &'v Ledger,
+    pub(super) status: &'v Arc<Status>,
+}
+
+/// A damaged member, and why it is.
+pub(super) struct Damage {
+    pub(super) version: i64,
+    pub(super) why: String,
+}
+
+/// What came of a page of members.
+#[derive(Default)]
+struct Seen {
+    looked: Vec<Looked>,
+    damage: Vec<Damage>,
+    disk: Option<std::io::Error>,
+}
+
+impl Verifier<'_> {
+    /// Looks at all members of a package that are here and that nobody has looked at yet.
+    ///
+    /// # Errors
+    /// If the catalog or the cache fails.
+    pub(super) async fn run(&self, package: &Arc<Package>) -> Result<Vec<Damage>, SyncError> {
+        let most = std::thread::available_parallelism().map_or(2, usize::from);
+        let mut running = FuturesUnordered::new();
+        let mut damage = Vec::new();
+        let mut from = 0;
+        let mut more = true;
+        while more || !running.is_empty() {
+            while more && running.len() < most {
+                let id = package.id;
+                let mut page = self.readers.ask(|reader| reader.unseen_members(id, from, PAGE))?;
+                let mut bytes = 0;
+                let fits = page.iter().take_while(|unseen| {
+                    let first = bytes == 0;
+                    bytes += unseen.member.size.max(1);
+                    first || bytes <= PAGE_BYTES
+                });
+                let fits = fits.count();
+                page.truncate(fits);
+                let Some(last) = page.last() else {
+                    more = false;
+                    break;
+                };
+                from = last.member.header + 1;
+                let own = Arc::clone(package);
+                running.push(tokio::task::spawn_blocking(move || see(&own, page)));
+            }
+            let Some(seen) = running.next().await else { break };
+            let seen = seen.map_err(|error| SyncError::Cache(error.to_string()))?;
+            if let Some(error) = seen.disk {
+                return Err(SyncError::Cache(format!("{}: {error}", package.url)));
+            }
+            damage.extend(seen.damage);
+            let count = seen.looked.len() as u64;
+            self.ledger.seen(seen.looked).await?;
+            self.status.update(|progress| progress.verified += count);
+        }
+        Ok(damage)
+    }
+}
+
+fn see(package: &Package, page: Vec<UnseenMember>) -> Seen {
+    let mut seen = Seen::default();
+    for unseen in page {
+        let (begin, end) = archived(&unseen.member).extent();
+        if !package.has(begin, end) {
+            continue;
+        }
+        let looked = |state, sha256| Looked { version: unseen.member.version, state, sha256 };
+        match look(package, &unseen) {
+            // What nothing is listed of is held to what it is now.
+            Ok((state, sha256)) => {
+                seen.looked.push(looked(state, (state == MemberState::Intact).then_some(sha256)));
+            }
+            Err(Flaw::Damaged(why)) => {
+                seen.looked.push(looked(MemberState::Damaged, None));
+                seen.damage.push(Damage { version: unseen.member.version, why });
+            }
+            Err(Flaw::Disk(error)) => seen.disk = Some(error),
+        }
+    }
+    seen
+}

@@ -1,0 +1,314 @@
+//! Content that lies in a package: served from there, or made an object where it must be unfolded.
+//!
+//! What is stored as it is, and what is small enough to be inflated whenever it is read, stays in the
+//! package. A large deflated member is inflated once, into an object that is read like any other file:
+//! reading here and there in it is then as fast as in a file, and no part of it is held in memory. The
+//! same goes for a member with a content coding of its own.
+
+use std::io::{Read, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::content::{Contents, Failure, Flight, Ready};
+use super::download::{Judge, Served};
+use super::members::{Flaw, SMALL, archived, hold};
+use super::packages::Package;
+use super::{SyncError, Verify};
+use crate::catalog::{Content, Looked, MemberRow, MemberState, Stored, VersionRow};
+use crate::source::{Expected, Form, Hasher, SourceError, Trouble};
+use crate::store::Body;
+use crate::store::archive::Member;
+
+/// Damaged members that are told of one by one.
+const MOST_TOLD: usize = 20;
+/// From so many members of one package on, all that is needed of it is brought here at once.
+const MANY: usize = 32;
+
+/// What unfolding came to.
+enum Unfolded {
+    /// It is served from its package.
+    Packed(Ready, MemberState, [u8; 32]),
+    /// It is an object now.
+    Object(Served),
+}
+
+impl Contents {
+    /// The content of a version that lies in a package, if it can be had without waiting and without much
+    /// work.
+    pub(super) fn packed(&self, version: i64, row: &MemberRow) -> Option<Ready> {
+        let state = self.ledger.pending_member(version).unwrap_or(row.state);
+        let member = archived(row);
+        let small = member.size <= SMALL && member.compressed <= SMALL;
+        if row.coded || state == MemberState::Damaged || (!small && (row.deflated || state == MemberState::Unseen)) {
+            return None;
+        }
+        let package = self.packages.get(row.package)?;
+        let (begin, end) = member.extent();
+        if !package.has(begin, end) {
+            return None;
+        }
+        self.packages.touch(&package);
+        if state == MemberState::Unseen {
+            let whole = self.row(version).ok().flatten()?;
+            let expected = self.expected_of_member(&whole, row);
+            // A flaw shows again, and is dealt with, where the version is asked for whole.
+            return match unfold(&package, &member, &expected).ok()? {
+                Unfolded::Packed(ready, state, sha256) => {
+                    self.looked(version, state, sha256);
+                    self.keep_packed(version, row, &ready);
+                    Some(ready)
+                }
+                Unfolded::Object(_) => None,
+            };
+        }
+        let body = match row.deflated {
+            false => Body::File(Arc::clone(&package.file), member.data(&package.file).ok()?, member.size),
+            true => Body::Memory(member.content(&package.file).ok()?.into()),
+        };
+        let ready = Ready { body, size: member.size, verified: state == MemberState::Verified };
+        self.keep_packed(version, row, &ready);
+        Some(ready)
+    }
+
+    fn keep_packed(&self, version: i64, row: &MemberRow, ready: &Ready) {
+        let place = Stored::Package(row.package);
+        match ready.body {
+            Body::File(..) => self.files.put(version, place, ready.clone()),
+            Body::Memory(_) => self.files.put_inflated(version, place, ready.clone()),
+        }
+    }
+
+    fn looked(&self, version: i64, state: MemberState, sha256: [u8; 32]) {
+        // An inode never has other bytes; where no hash holds it to these, this does.
+        let sha256 = (state == MemberState::Intact).then_some(sha256);
+        self.ledger.member(Looked { version, state, sha256 });
+    }
+
+    /// What the bytes of a member, as coded, are held to.
+    fn expected_of_member(&self, row: &VersionRow, member: &MemberRow) -> Expected {
+        let expected = super::content::expected(row);
+        match self.verify {
+            Verify::Off => Expected { encoding: expected.encoding, ..Expected::default() },
+            _ => Expected { hashes: member.hashes.clone().unwrap_or(expected.hashes), ..expected },
+        }
+    }
+
+    /// The content of a version from its package, which is brought here as far as it is needed.
+    ///
+    /// # Errors
+    /// If the package cannot be had, or the member is not what is listed: then it is noted to be damaged.
+    pub(super) async fn unpack(
+        self: &Arc<Self>,
+        row: &VersionRow,
+        member_row: &MemberRow,
+        flight: &Flight,
+    ) -> Result<Ready, SourceError> {
+        let failed = |trouble| SourceError::new(&row.uri, trouble);
+        let Some(package) = self.packages.get(member_row.package) else {
+            return Err(failed(Trouble::Nowhere("its package is not known any more".to_owned())));
+        };
+        let member = archived(member_row);
+        self.packages.bring(&package, member.extent(), || flight.parts.progress()).await?;
+        self.packages.touch(&package);
+        let expected = self.expected_of_member(row, member_row);
+        let looked = self.ledger.pending_member(row.id).unwrap_or(member_row.state);
+        let (own, store, url, verify) = (Arc::clone(&package), Arc::clone(&self.store), row.uri.clone(), self.verify);
+        let parts = Arc::clone(&flight.parts);
+        let small = member.size <= SMALL && member.compressed <= SMALL;
+        let coded = member_row.coded;
+        // Local headers tell how long they are only when they are here.
+        if let Ok(data) = member.data(&package.file) {
+            let end = data.saturating_add(member.compressed);
+            self.packages.bring(&package, (member.header, end), || flight.parts.progress()).await?;
+        }
+        let work = tokio::task::spawn_blocking(move || {
+            let moved = || parts.progress();
+            if coded {
+                let judge = Judge { expected, verify, coding: None, url };
+                return decoded(&own, &member, &judge, &store, &moved);
+            }
+            if member_row_is_large(&member, small) {
+                return inflated(&own, &member, &expected, &store, &moved);
+            }
+            if looked == MemberState::Unseen || small {
+                return unfold(&own, &member, &expected);
+            }
+            let body = Body::File(Arc::clone(&own.file), member.data(&own.file)?, member.size);
+            let ready = Ready { body, size: member.size, verified: looked == MemberState::Verified };
+            Ok(Unfolded::Packed(ready, looked, [0; 32]))
+        });
+        let done = work.await.map_err(|error| failed(Trouble::Broken(error.to_string())))?;
+        let flaw = match done {
+            Ok(Unfolded::Packed(ready, state, sha256)) => {
+                let other = row.served.is_some_and(|served| state == MemberState::Intact && served != sha256);
+                if !other || looked == state {
+                    if looked != state {
+                        self.looked(row.id, state, sha256);
+                    }
+                    self.keep_packed(row.id, member_row, &ready);
+                    return Ok(ready);
+                }
+                Flaw::Damaged("it is not what was read before".to_owned())
+            }
+            Ok(Unfolded::Object(served)) => {
+                let content = served.content;
+                if row.size.is_none_or(|shown| shown == content.size)
+                    && row.served.is_none_or(|before| before == content.sha256)
+                {
+                    self.ledger.stored(row.id, content);
+                    return self
+                        .open(row.id, content)
+                        .ok_or_else(|| failed(Trouble::Disk("the cache has lost it".to_owned())));
+                }
+                Flaw::Damaged(format!("it has {} bytes where something else was shown before", content.size))
+            }
+            Err(flaw) => flaw,
+        };
+        match flaw {
+            Flaw::Disk(error) => Err(failed(Trouble::Disk(error.to_string()))),
+            Flaw::Damaged(why) => {
+                self.ledger.member(Looked { version: row.id, state: MemberState::Damaged, sha256: None });
+                let told = format!("{}: its member in {} is damaged: {why}", row.uri, package.url);
+                self.status.error(&told);
+                Err(SourceError::new(&package.url, Trouble::Nowhere(format!("the member is damaged: {why}"))))
+            }
+        }
+    }
+
+    /// Fetches what members were found to be damaged from their own URLs.
+    pub(super) async fn mend(self: &Arc<Self>, package: &Package, damage: Vec<super::members::Damage>) {
+        for one in damage.iter().take(MOST_TOLD) {
+            let uri = self.row(one.version).ok().flatten().map(|row| row.uri).unwrap_or_default();
+            self.status.error(&format!("{uri}: its member in {} is damaged: {}", package.url, one.why));
+        }
+        if damage.len() > MOST_TOLD {
+            let more = damage.len() - MOST_TOLD;
+            self.status.error(&format!("{}: {more} more members of it are damaged", package.url));
+        }
+        if self.offline || damage.is_empty() {
+            return;
+        }
+        let (mut mended, mut failed) = (0_u64, 0_u64);
+        self.many(damage.into_iter().map(|one| one.version).collect(), |result| match result {
+            Ok(_) => mended += 1,
+            Err(_) => failed += 1,
+        })
+        .await;
+        if mended > 0 {
+            self.status.warning(&format!(
+                "{}: {mended} damaged members of it were fetched from their own URLs instead",
+                package.url
+            ));
+        }
+        if failed > 0 {
+            self.status.error(&format!("{}: {failed} damaged members of it cannot be had elsewhere", package.url));
+        }
+    }
+
+    /// Brings the packages here of which many of these versions are members.
+    pub(super) async fn bring_packages_of(self: &Arc<Self>, versions: &[i64]) -> Result<(), SyncError> {
+        let mut members: std::collections::BTreeMap<i64, usize> = std::collections::BTreeMap::new();
+        for version in versions {
+            if let Some(crate::catalog::Place::Member(row)) = self.readers.ask(|reader| reader.place(*version))?
+                && row.state != MemberState::Damaged
+            {
+                *members.entry(row.package).or_insert(0) += 1;
+            }
+        }
+        for (package, count) in members {
+            if let Some(row) = self.readers.ask(|reader| reader.package(package))?.filter(|_| count >= MANY) {
+                self.packages.complete_what_is_needed(&row)?;
+                self.packages.settled(package).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Why a version cannot be had from anywhere.
+    pub(super) fn not_here(&self, row: &VersionRow) -> Option<Failure> {
+        if self.offline {
+            return Some(self.failed(row.id, format!("{}: not in the cache, and the mount is offline", row.uri)));
+        }
+        if !row.current {
+            let reason = "this version was superseded before it was fetched, and the Source has only the newest; open the file anew";
+            return Some(self.failed(row.id, format!("{}: {reason}", row.uri)));
+        }
+        None
+    }
+}
+
+/// Whether a member has to be unfolded into a file.
+fn member_row_is_large(member: &Member, small: bool) -> bool {
+    !small && member.method == crate::store::archive::Method::Deflated
+}
+
+/// A member that is served from its package, held to what is listed.
+fn unfold(package: &Arc<Package>, member: &Member, expected: &Expected) -> Result<Unfolded, Flaw> {
+    let doubtful = package.doubtful.load(Ordering::Acquire);
+    let small = member.size <= SMALL && member.compressed <= SMALL;
+    let (sums, body) = if small {
+        let content = member.content(&package.file)?;
+        (Hasher::read(&expected.hashes, content.as_slice())?, Body::Memory(content.into()))
+    } else {
+        let sums = Hasher::read(&expected.hashes, member.stream(Arc::clone(&package.file))?)?;
+        (sums, Body::File(Arc::clone(&package.file), member.data(&package.file)?, member.size))
+    };
+    let state = hold(&sums, expected, doubtful)?;
+    let ready = Ready { body, size: member.size, verified: state == MemberState::Verified };
+    Ok(Unfolded::Packed(ready, state, sums.sha256))
+}
+
+/// A large deflated member, inflated into an object.
+fn inflated(
+    package: &Arc<Package>,
+    member: &Member,
+    expected: &Expected,
+    store: &crate::store::Store,
+    moved: &dyn Fn(),
+) -> Result<Unfolded, Flaw> {
+    store.check_room(member.size)?;
+    let mut out = store.spool()?;
+    let mut hasher = Hasher::new(&expected.hashes);
+    let mut stream = member.stream(Arc::clone(&package.file))?;
+    let mut buffer = vec![0; 256 << 10];
+    loop {
+        match stream.read(&mut buffer)? {
+            0 => break,
+            count => {
+                hasher.update(&buffer[..count]);
+                out.write_all(&buffer[..count]).map_err(Flaw::Disk)?;
+                moved();
+            }
+        }
+    }
+    let sums = hasher.finish();
+    let state = hold(&sums, expected, package.doubtful.load(Ordering::Acquire))?;
+    store.adopt(&sums.sha256, out.into_temp_path()).map_err(Flaw::Disk)?;
+    let content = Content { sha256: sums.sha256, size: sums.length, verified: state == MemberState::Verified };
+    Ok(Unfolded::Object(Served { content, forgiven: None }))
+}
+
+/// A member with a content coding, decoded into an object.
+fn decoded(
+    package: &Arc<Package>,
+    member: &Member,
+    judge: &Judge,
+    store: &crate::store::Store,
+    moved: &dyn Fn(),
+) -> Result<Unfolded, Flaw> {
+    let trouble = |trouble: Trouble| match trouble {
+        Trouble::Disk(error) => Flaw::Disk(std::io::Error::other(error)),
+        other => Flaw::Damaged(other.to_string()),
+    };
+    let open = || member.stream(Arc::clone(&package.file)).map_err(|error| Trouble::Broken(error.to_string()));
+    let sums = Hasher::read(&judge.expected.hashes, open().map_err(trouble)?)?;
+    hold(&sums, &judge.expected, package.doubtful.load(Ordering::Acquire))?;
+    moved();
+    let (form, served) = judge.form(&sums, open, store).map_err(trouble)?;
+    if form == Form::Plain {
+        let mut out = store.spool()?;
+        std::io::copy(&mut open().map_err(trouble)?, &mut out)?;
+        store.adopt(&served.content.sha256, out.into_temp_path()).map_err(Flaw::Disk)?;
+    }
+    Ok(Unfolded::Object(served))
+}

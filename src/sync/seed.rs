@@ -1,0 +1,235 @@
+//! What a tree is made from: Resource Lists, a Resource Dump, or both.
+//!
+//! A list that is as new as the dump says what there is, and the dump where its bytes lie; a dump that is
+//! newer than the list, or the only thing that the Source offers, says both. What was chosen, and why, is
+//! kept with the set and shown in the status.
+//!
+//! A dump fills a mirror for the first time. After that, lists tell what changed, unless the Source has
+//! none, or none that is as new as the dump was.
+
+use std::sync::Arc;
+
+use super::dumps::{self, Dump, Reading};
+use super::lists::{self, Lists, Spooled};
+use super::{Engine, SeedFrom, SyncError};
+use crate::catalog::{DocumentRow, Seed, SetRow, SetState};
+use crate::document::{Capability, Datetime};
+use crate::source::FoundSet;
+
+/// What one set is to be made from.
+#[derive(Debug, Default)]
+pub(super) struct Baseline {
+    /// The lists of what there is, be they Resource Lists or manifests.
+    pub(super) lists: Lists,
+    /// Manifests that only say where content lies.
+    pub(super) beside: Vec<Spooled>,
+    /// When the first change happened that the Source still tells of.
+    pub(super) gap: Option<Datetime>,
+    /// The packages of the dump, if one was looked at.
+    pub(super) packages: Option<Vec<i64>>,
+}
+
+/// Brings what a set is made from.
+pub(super) async fn bring(
+    engine: &Arc<Engine>,
+    set: &SetRow,
+    found: &FoundSet,
+    known: &[DocumentRow],
+) -> Result<Baseline, SyncError> {
+    let lists = found.urls(Capability::ResourceList);
+    let dumps = found.urls(Capability::ResourceDump);
+    let status = engine.status();
+    let choice = engine.config.seed;
+    let fresh = set.state == SetState::Empty;
+    let made_from_dump = known.iter().any(|row| row.package.is_some());
+    if lists.is_empty() && (dumps.is_empty() || choice == SeedFrom::List) {
+        let offered: Vec<&str> = found.capabilities.iter().map(|document| document.capability.name()).collect();
+        let hint = if dumps.is_empty() { "" } else { "; seed=auto reads its Resource Dump" };
+        return Err(SyncError::Unfit(format!(
+            "the set {} offers no Resource List (it offers: {}){hint}",
+            set.key,
+            if offered.is_empty() { "nothing".to_owned() } else { offered.join(", ") }
+        )));
+    }
+    status.phase("reading lists");
+    let wants_dump = fresh || made_from_dump || lists.is_empty() || choice == SeedFrom::Dump;
+    if dumps.is_empty() || choice == SeedFrom::List || !wants_dump {
+        let why = match choice {
+            SeedFrom::List => "seed=list says so",
+            SeedFrom::Dump => "seed=dump was asked for, but the Source offers no Resource Dump",
+            SeedFrom::Auto => "the Source offers no Resource Dump",
+        };
+        if fresh {
+            note(engine, set, "list", why.to_owned()).await?;
+        }
+        let bringer = engine.bringer(Capability::ResourceList);
+        let lists = lists::bring(&bringer, &lists, known).await;
+        return Ok(Baseline { lists, ..Baseline::default() });
+    }
+    with_dump(engine, set, found, known, fresh).await
+}
+
+/// Brings what a set is made from where its dump counts.
+async fn with_dump(
+    engine: &Arc<Engine>,
+    set: &SetRow,
+    found: &FoundSet,
+    known: &[DocumentRow],
+    fresh: bool,
+) -> Result<Baseline, SyncError> {
+    let (list_urls, dump_urls) = (found.urls(Capability::ResourceList), found.urls(Capability::ResourceDump));
+    let made_from_dump = known.iter().any(|row| row.package.is_some());
+    let bringer = engine.bringer(Capability::ResourceList);
+    let changes = engine.bringer(Capability::ChangeList);
+    let change_urls = found.urls(Capability::ChangeList);
+    let own: Vec<DocumentRow> = if made_from_dump { Vec::new() } else { known.to_vec() };
+    let lists = async {
+        let at = set.at.filter(|_| made_from_dump);
+        match list_urls.is_empty() || (at.is_some() && !is_newer(&bringer, &list_urls, at).await) {
+            true => None,
+            false => Some(lists::bring(&bringer, &list_urls, &own).await),
+        }
+    };
+    let dump = async {
+        let seen = if made_from_dump { known } else { &[] };
+        let mut dump = dumps::bring(engine, set, &dump_urls, seen).await;
+        let mut fit = Fit::All;
+        if !dump.packages.is_empty() {
+            fit = fits(engine, &dump)?;
+            let wanted = fit == Fit::All;
+            engine.status().phase("reading packages");
+            dumps::read(engine, &mut dump, seen, Reading { download: fresh && wanted, wanted }).await?;
+        }
+        Ok::<(Dump, Fit), SyncError>((dump, fit))
+    };
+    let (lists, dump, gap) = tokio::join!(lists, dump, dumps::changes_begin(&changes, &change_urls));
+    let (dump, fit) = dump?;
+    let packages = dump.packages.iter().filter(|listed| !dump.failed.iter().any(|error| error.url == listed.row.url));
+    let packages: Vec<i64> = packages.map(|listed| listed.row.id).collect();
+    let from = choose(lists.as_ref(), &dump, list_urls.is_empty());
+    if fresh {
+        let (name, why) = said(&from, &dump, fit);
+        note(engine, set, name, why).await?;
+    }
+    let packages = Some(packages).filter(|_| !dump.packages.is_empty());
+    match (from, lists) {
+        (From::List { .. } | From::ListAlone { .. }, Some(lists)) => {
+            // What is wrong with the dump does not make the list any less whole.
+            dump.failed.iter().for_each(|error| engine.status().error(&error.to_string()));
+            Ok(Baseline { lists, beside: dump.manifests, gap, packages })
+        }
+        _ => Ok(Baseline { lists: dump.into_lists(), beside: Vec::new(), gap, packages }),
+    }
+}
+
+/// Whether a Resource List says that it is at least as new as `at`, or does not say of when it is.
+async fn is_newer(bringer: &lists::Bringer, urls: &[String], at: Option<Datetime>) -> bool {
+    for url in urls {
+        let newer = match bringer.head(url).await {
+            Ok(facts) => facts.at.or(facts.lastmod).is_none_or(|list| at.is_none_or(|at| list >= at)),
+            // Whoever reads all of it tells what is wrong with it.
+            Err(_) => true,
+        };
+        if newer {
+            return true;
+        }
+    }
+    false
+}
+
+/// What says what there is.
+#[derive(Debug)]
+enum From {
+    /// The list, and the dump beside it.
+    List { as_new: bool },
+    /// The list, for the dump is of no use.
+    ListAlone { why: String },
+    /// The dump.
+    Dump { why: &'static str },
+}
+
+fn choose(lists: Option<&Lists>, dump: &Dump, no_list: bool) -> From {
+    let Some(lists) = lists else {
+        let why = match no_list {
+            true => "it offers no Resource List",
+            false => "its Resource List is older than the dump",
+        };
+        return From::Dump { why };
+    };
+    let nothing = lists.read.is_empty() && lists.unchanged.is_empty();
+    let usable = !dump.manifests.is_empty() || !dump.unchanged.is_empty();
+    if let Some(error) = dump.failed.first().filter(|_| !usable) {
+        return From::ListAlone { why: format!("the Resource Dump cannot be used: {error}") };
+    }
+    if nothing && !lists.failed.is_empty() {
+        return From::Dump { why: "its Resource List cannot be read" };
+    }
+    match (lists.cursor(), dump.at()) {
+        (Some(list), Some(dumped)) if list < dumped && dump.failed.is_empty() => {
+            From::Dump { why: "its Resource List is older than the dump" }
+        }
+        (Some(list), Some(dumped)) => From::List { as_new: list <= dumped },
+        _ => From::List { as_new: false },
+    }
+}
+
+/// Whether the packages of a dump can all be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fit {
+    All,
+    TooLargeForCache(u64),
+    TooLargeForDisk(u64),
+}
+
+fn fits(engine: &Engine, dump: &Dump) -> Result<Fit, SyncError> {
+    let bytes = dump.bytes();
+    if let Some(limit) = engine.ledger.cache_size().filter(|limit| bytes > *limit) {
+        return Ok(Fit::TooLargeForCache(limit));
+    }
+    let room = engine.store.room().map_err(|error| SyncError::Cache(error.to_string()))?;
+    if bytes > room.total {
+        return Ok(Fit::TooLargeForDisk(room.total));
+    }
+    Ok(Fit::All)
+}
+
+/// The name and the reason of a choice, for people.
+fn said(from: &From, dump: &Dump, fit: Fit) -> (&'static str, String) {
+    let at = dump.at().map(|at| format!(" of {at}")).unwrap_or_default();
+    let count = match dump.packages.len() {
+        1 => "1 package".to_owned(),
+        count => format!("{count} packages"),
+    };
+    let size = match dump.bytes() {
+        0 => String::new(),
+        bytes => format!(", {bytes} bytes"),
+    };
+    let mut why = match from {
+        From::ListAlone { why } => return ("list", why.clone()),
+        From::List { as_new: true } => {
+            format!("the Source offers a Resource Dump{at} ({count}{size}); its Resource List is as new, and says what there is")
+        }
+        From::List { as_new: false } => format!(
+            "the Source offers a Resource Dump{at} ({count}{size}); its Resource List is newer, so what differs comes from the resources' own URLs"
+        ),
+        From::Dump { why } => format!("the Source offers a Resource Dump{at} ({count}{size}); {why}"),
+    };
+    match fit {
+        Fit::All => {}
+        Fit::TooLargeForCache(limit) => {
+            why.push_str(&format!("; it is larger than cache_size={limit}, so members are read from it as they are wanted"));
+        }
+        Fit::TooLargeForDisk(total) => {
+            why.push_str(&format!(
+                "; it is larger than the {total} bytes of the cache's file system, so members are read from it as they are wanted"
+            ));
+        }
+    }
+    ("dump", why)
+}
+
+async fn note(engine: &Arc<Engine>, set: &SetRow, from: &str, why: String) -> Result<(), SyncError> {
+    tracing::info!(set = set.key, from, why, "seed");
+    let (id, seed) = (set.id, Seed { from: from.to_owned(), why });
+    engine.ledger.write(move |transaction| transaction.set_seed(id, &seed)).await
+}
