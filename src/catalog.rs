@@ -39,7 +39,7 @@ pub use packages::{Attached, Looked, MemberRow, MemberState, MemberTotals, Packa
 pub use reader::{Content, DirEntry, Node, Place, Pool, Reader, Totals, VersionRow};
 pub use record::{Extra, Record};
 pub use rows::{Changes, DocumentRow, Evictable, Outcome, Seed, SetRow, SetState, Stored, SyncResult, Upserted};
-pub use transaction::{Transaction, Unseen};
+pub use transaction::{Recent, Transaction, Unseen};
 pub use writer::Writer;
 
 /// The file name of the database in the cache directory.

@@ -33,6 +33,7 @@ mod status;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -51,8 +52,8 @@ pub use content::{Failure, Ready};
 pub use status::{Progress, Status, Trouble};
 
 use content::Contents;
-use lists::Bringer;
 use ledger::Ledger;
+use lists::Bringer;
 use open_files::OpenFiles;
 use packages::Packages;
 
@@ -194,6 +195,8 @@ pub struct Engine {
     poll: watch::Sender<Option<Duration>>,
     /// A sync has ended.
     synced: watch::Sender<()>,
+    /// How many members had been looked at when that was last reported.
+    reported: AtomicU64,
 }
 
 /// Holds a cache to what it was made for: the layout of its tree follows from it.
@@ -240,12 +243,12 @@ impl Engine {
             Ledger::open(writer, Arc::clone(&store), Arc::clone(&status), announce, cache_size, files.clone())?;
         content::tidy(&store, &readers).map_err(SyncError::Cache)?;
         packages::tidy(&store, &readers).map_err(SyncError::Cache)?;
-        let packages =
-            Packages::new(&client, &store, &readers, &ledger, &status, files.clone(), config.offline);
+        let packages = Packages::new(&client, &store, &readers, &ledger, &status, files.clone(), config.offline);
         let contents = Contents::new(&config, &client, &store, &readers, &ledger, &status, files, &packages);
         Ok(Arc::new(Self {
             poll: watch::Sender::new(config.poll),
             synced: watch::Sender::new(()),
+            reported: AtomicU64::new(0),
             config,
             client,
             store,
@@ -438,15 +441,35 @@ impl Engine {
                 }
             }
             let Some(package) = self.packages.get(id) else { continue };
-            let verifier = members::Verifier {
-                readers: &self.readers,
-                ledger: &self.ledger,
-                status: &self.status,
-            };
-            let damage = verifier.run(&package).await?;
+            let verifier = self.verifier();
+            let damage = verifier.pass(&package).await?;
             self.contents.mend(&package, damage).await;
         }
+        let seen = self.status.progress().verified;
+        if self.reported.swap(seen, Ordering::AcqRel) != seen {
+            tracing::info!(members = seen, failed, "packages are here, and their members were looked at");
+        }
         Ok(failed)
+    }
+
+    fn verifier(&self) -> members::Verifier<'_> {
+        members::Verifier { readers: &self.readers, ledger: &self.ledger, status: &self.status }
+    }
+
+    /// Looks at members that versions were just given, behind.
+    fn look_at(self: &Arc<Self>, fresh: dumps::Fresh) {
+        let package = fresh.package;
+        // Taken here: the background's pass over the package comes after this.
+        let Ok(turn) = Arc::clone(&package.looking).try_lock_owned() else { return };
+        let this = Arc::clone(self);
+        tokio::spawn(async move {
+            let looked = this.verifier().given(&package, fresh.members).await;
+            drop(turn);
+            match looked {
+                Ok(damage) => this.contents.mend(&package, damage).await,
+                Err(error) => this.status.error(&error.to_string()),
+            }
+        });
     }
 
     /// Who brings documents of a capability.

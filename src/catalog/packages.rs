@@ -110,6 +110,8 @@ pub struct UnseenMember {
 /// What came of giving a version a member as its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attached {
+    /// This version of the same step, of which the same was listed, has it now.
+    New(i64),
     /// It has it now, or had something as good.
     Yes,
     /// No such resource is in the tree.
@@ -203,7 +205,8 @@ impl Reader {
     /// # Errors
     /// If SQLite fails.
     pub fn package(&self, id: i64) -> Result<Option<PackageRow>> {
-        let mut statement = self.connection().prepare_cached(&format!("SELECT {PACKAGE} FROM package WHERE id = ?1"))?;
+        let mut statement =
+            self.connection().prepare_cached(&format!("SELECT {PACKAGE} FROM package WHERE id = ?1"))?;
         Ok(statement.query_row([id], package).optional()?)
     }
 
@@ -411,11 +414,55 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Gives a version that was just brought into the tree a member as its content.
+    /// Gives a version that this step made a member as its content.
+    fn attach_to_new(&self, version: i64, record: &Record, row: &MemberRow) -> Result<()> {
+        self.connection()
+            .prepare_cached(
+                "INSERT INTO member (version, package, header, compressed, size, crc, name_length, deflated, hashes, coded, state)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, NULL, ?9, 0) ON CONFLICT (version) DO NOTHING",
+            )?
+            .execute(params![
+                version,
+                row.package,
+                signed(row.header),
+                signed(row.compressed),
+                signed(row.size),
+                row.crc,
+                row.name_length,
+                row.deflated,
+                record.coded
+            ])?;
+        match record.size {
+            Some(_) => Ok(()),
+            None => self.settle_to_member(version, row),
+        }
+    }
+
+    /// A size that was not listed is what the package says, unless the content is coded.
+    fn settle_to_member(&self, version: i64, row: &MemberRow) -> Result<()> {
+        self.connection()
+            .prepare_cached(
+                "UPDATE version SET size = ?2, settled = 1
+                 WHERE id = ?1 AND size IS NULL AND (extra IS NULL OR extra NOT LIKE '%\"encoding\"%')",
+            )?
+            .execute(params![version, signed(row.size)])?;
+        Ok(())
+    }
+
+    /// Gives a version that was just brought into the tree from a manifest a member as its content.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn attach(&self, version: i64, row: &MemberRow) -> Result<()> {
+    pub fn attach(&self, version: i64, record: &Record, row: &MemberRow) -> Result<Attached> {
+        if self.recent.same(record) == Some(version) {
+            self.attach_to_new(version, record, row)?;
+            return Ok(Attached::New(version));
+        }
+        self.attach_to_any(version, row)?;
+        Ok(Attached::Yes)
+    }
+
+    fn attach_to_any(&self, version: i64, row: &MemberRow) -> Result<()> {
         let hashes = row.hashes.as_ref().map(Hashes::to_bytes);
         // Content that is here already is as good, and stays.
         self.connection()
@@ -440,14 +487,7 @@ impl Transaction<'_> {
                 row.deflated,
                 hashes
             ])?;
-        // A size that was not listed is what the package says, unless the content is coded.
-        self.connection()
-            .prepare_cached(
-                "UPDATE version SET size = ?2, settled = 1
-                 WHERE id = ?1 AND size IS NULL AND (extra IS NULL OR extra NOT LIKE '%\"encoding\"%')",
-            )?
-            .execute(params![version, signed(row.size)])?;
-        Ok(())
+        self.settle_to_member(version, row)
     }
 
     /// Gives the current version of the resource that `record` describes, as a manifest has it, a member
@@ -456,6 +496,10 @@ impl Transaction<'_> {
     /// # Errors
     /// If SQLite fails.
     pub fn attach_to_listed(&mut self, directory: i64, record: &Record, row: &MemberRow) -> Result<Attached> {
+        if let Some(version) = self.recent.same(record) {
+            self.attach_to_new(version, record, row)?;
+            return Ok(Attached::New(version));
+        }
         let Some(version) = self.current(directory, record)? else { return Ok(Attached::NotListed) };
         let (agrees, same_hashes) = self
             .connection()
@@ -476,7 +520,7 @@ impl Transaction<'_> {
             return Ok(Attached::Other);
         }
         let hashes = (!same_hashes && !record.hashes.is_empty()).then(|| record.hashes.clone());
-        self.attach(version, &MemberRow { hashes, ..row.clone() })?;
+        self.attach_to_any(version, &MemberRow { hashes, ..row.clone() })?;
         Ok(Attached::Yes)
     }
 
@@ -509,11 +553,8 @@ impl<'h> Listed<'h> {
     pub(super) fn is_of_the_same_bytes_as(&self, other: &Listed<'_>) -> bool {
         let differ = |one: Option<i64>, other: Option<i64>| one.zip(other).map(|(one, other)| one != other);
         let sizes_differ = differ(self.size.map(signed), other.size.map(signed));
-        let common: Vec<bool> = self
-            .hashes
-            .iter()
-            .filter_map(|hash| other.hashes.get(hash.algorithm()).map(|same| same == hash))
-            .collect();
+        let common: Vec<bool> =
+            self.hashes.iter().filter_map(|hash| other.hashes.get(hash.algorithm()).map(|same| same == hash)).collect();
         if !common.is_empty() {
             return common.iter().all(|same| *same) && sizes_differ != Some(true);
         }

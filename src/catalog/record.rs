@@ -1,6 +1,7 @@
 //! What is kept of an entry of a list.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher as _, RandomState};
 
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +50,8 @@ pub struct Record {
     pub hashes: Hashes,
     /// The media type.
     pub media: Option<String>,
+    /// Whether a content coding is declared.
+    pub coded: bool,
     /// The rest.
     pub extra: Option<String>,
 }
@@ -86,6 +89,7 @@ impl Record {
             extra.links.push(link.0.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect());
         }
         let size = if encoding.is_some() { None } else { facts.length };
+        let coded = encoding.is_some();
         extra.encoding = encoding;
         let extra = (extra != Extra::default()).then(|| serde_json::to_string(&extra).unwrap_or_default());
         Self {
@@ -97,7 +101,13 @@ impl Record {
             size,
             hashes: facts.hashes.clone(),
             media: entry.md.get("type").map(str::trim).filter(|media| !media.is_empty()).map(str::to_owned),
+            coded,
             extra,
         }
+    }
+
+    /// What the record says of the bytes, as a number: two records with the same say the same.
+    pub(super) fn fingerprint(&self, keys: &RandomState) -> u64 {
+        keys.hash_one((self.size, self.hashes.to_bytes(), self.mtime.nanos(), self.dated, self.coded))
     }
 }

@@ -1,12 +1,13 @@
 //! A step of the writer that is not yet visible.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher as _, RandomState};
 
 use rusqlite::{OptionalExtension, params};
 
+use super::packages::Listed;
 use super::reader::{Content, derived_uri};
 use super::record::Record;
-use super::packages::Listed;
 use super::rows::{Changes, DocumentRow, Outcome, Seed, SyncResult, Upserted};
 use super::tree::{NameRow, Numbers, Tree};
 use super::writer::set_meta;
@@ -53,6 +54,34 @@ pub struct Transaction<'w> {
     kept: HashSet<i64>,
     /// Documents that are manifests of packages.
     manifests: Option<HashSet<i64>>,
+    pub(super) recent: Recent,
+}
+
+/// Resources that this step, or the one before it, brought into the tree: what they are, so that a manifest that says the same
+/// of them needs no look into the tables.
+#[derive(Debug, Default)]
+pub struct Recent {
+    keys: RandomState,
+    known: HashMap<u64, (i64, u64)>,
+}
+
+/// Beyond this number, the tables are looked into.
+const MOST_RECENT: usize = 300_000;
+
+impl Recent {
+    fn add(&mut self, record: &Record, version: i64) {
+        if self.known.len() < MOST_RECENT {
+            let key = self.keys.hash_one(&record.uri);
+            self.known.insert(key, (version, record.fingerprint(&self.keys)));
+        }
+    }
+
+    /// The new version of the resource of a record, if all that the record says of its bytes was said of it.
+    pub(super) fn same(&self, record: &Record) -> Option<i64> {
+        let (version, fingerprint) = self.known.get(&self.keys.hash_one(&record.uri))?;
+        let says_something = record.size.is_some() || !record.hashes.is_empty() || record.dated == 1;
+        (says_something && *fingerprint == record.fingerprint(&self.keys)).then_some(*version)
+    }
 }
 
 impl<'w> Transaction<'w> {
@@ -72,7 +101,18 @@ impl<'w> Transaction<'w> {
             resources: HashMap::new(),
             kept: HashSet::new(),
             manifests: None,
+            recent: Recent::default(),
         }
+    }
+
+    /// What this step brought into the tree, for the step that follows it at once.
+    pub fn recent(&mut self) -> Recent {
+        std::mem::take(&mut self.recent)
+    }
+
+    /// Goes on from the step before this one, if nothing else was written in between.
+    pub fn remember(&mut self, recent: Recent) {
+        self.recent = recent;
     }
 
     pub(super) fn connection(&self) -> &rusqlite::Connection {
@@ -204,6 +244,7 @@ impl<'w> Transaction<'w> {
         }
         self.tree.count(&self.transaction, parent, name, 1)?;
         *self.resources.entry(rset).or_insert(0) += 1;
+        self.recent.add(record, version);
         Ok(Upserted { outcome: Outcome::Added, version: Some(version) })
     }
 
@@ -334,13 +375,22 @@ impl<'w> Transaction<'w> {
         self.next_version += 1;
         let media = self.media(record.media.as_deref())?;
         let hashes = (!record.hashes.is_empty()).then(|| record.hashes.to_bytes());
-        let size = record.size.and_then(|size| i64::try_from(size).ok());
+        let listed = record.size.and_then(|size| i64::try_from(size).ok());
+        let (object, found) = match heir_of {
+            None => (None, None),
+            Some(before) => self
+                .transaction
+                .prepare_cached(
+                    "SELECT v.object, COALESCE(o.size, CASE WHEN m.coded THEN NULL ELSE m.size END) FROM version v
+                     LEFT JOIN object o ON o.id = v.object LEFT JOIN member m ON m.version = v.id WHERE v.id = ?1",
+                )?
+                .query_row([before], |row| Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, Option<i64>>(1)?)))?,
+        };
+        // No expression of a parameter here: SQLite would plan it anew for each value.
         self.transaction
             .prepare_cached(
                 "INSERT INTO version (id, name, document, begin, mtime, dated, size, settled, hashes, media, extra, object)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6,
-                         COALESCE(?7, (SELECT o.size FROM version v JOIN object o ON o.id = v.object WHERE v.id = ?11)),
-                         ?7 IS NULL, ?8, ?9, ?10, (SELECT object FROM version WHERE id = ?11))",
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
             )?
             .execute(params![
                 id,
@@ -349,11 +399,12 @@ impl<'w> Transaction<'w> {
                 record.begin.nanos(),
                 record.mtime.nanos(),
                 record.dated,
-                size,
+                listed.or(found),
+                listed.is_none(),
                 hashes,
                 media,
                 record.extra,
-                heir_of
+                object
             ])?;
         if let Some(before) = heir_of {
             // What the manifest said of the bytes still holds them, where the new version's document says less.

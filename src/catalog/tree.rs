@@ -152,7 +152,9 @@ impl Tree {
         self.looked.truncate(known);
         let mut at = self.looked.last().map_or(root, |(_, id)| *id);
         for name in &names[known..] {
-            let Some(row) = Self::row(connection, at, name)?.filter(|row| row.version.is_none()) else { return Ok(None) };
+            let Some(row) = Self::row(connection, at, name)?.filter(|row| row.version.is_none()) else {
+                return Ok(None);
+            };
             self.looked.push((name.clone(), row.id));
             at = row.id;
         }

@@ -157,7 +157,8 @@ impl Reporter {
         let (engine, totals) = (Arc::clone(&self.engine), Arc::clone(&self.totals));
         let make = move || {
             let began = Instant::now();
-            let made = engine.readers().ask(|reader| Ok((reader.totals()?, reader.member_totals()?))).unwrap_or_default();
+            let made =
+                engine.readers().ask(|reader| Ok((reader.totals()?, reader.member_totals()?))).unwrap_or_default();
             *totals.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((made, began.elapsed()));
             totals.under_way.store(false, Ordering::Release);
             made
@@ -191,7 +192,9 @@ impl Reporter {
         };
         let seeds: Vec<&crate::catalog::Seed> = sets.iter().filter_map(|set| set.seed.as_ref()).collect();
         let seed = match seeds.as_slice() {
-            [] => Seed { from: "list".to_owned(), why: "nothing else was looked for when this cache was made".to_owned() },
+            [] => {
+                Seed { from: "list".to_owned(), why: "nothing else was looked for when this cache was made".to_owned() }
+            }
             [first, ..] => Seed {
                 from: seeds.iter().find(|seed| seed.from == "dump").unwrap_or(first).from.clone(),
                 why: first.why.clone(),

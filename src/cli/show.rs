@@ -58,7 +58,12 @@ pub(super) fn progress(bar: &ProgressBar, progress: &Progress) {
         text.push_str(&format!(", {}", plural(progress.entries, "entry", "entries")));
     }
     if progress.packages_known > 0 {
-        text.push_str(&format!("; {} of {} packages read, {}", progress.packages, progress.packages_known, download(progress)));
+        text.push_str(&format!(
+            "; {} of {} packages read, {}",
+            progress.packages,
+            progress.packages_known,
+            download(progress)
+        ));
     }
     bar.set_length((progress.documents_known + progress.packages_known).max(1));
     bar.set_position(progress.documents + progress.packages);

@@ -13,8 +13,9 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
+use crc32fast::Hasher as Crc;
 use flate2::read::DeflateDecoder;
-use flate2::{Crc, Decompress, FlushDecompress, Status};
+use flate2::{Decompress, FlushDecompress, Status};
 use thiserror::Error;
 use zip::CompressionMethod;
 use zip::read::Config;
@@ -170,7 +171,8 @@ impl Directory {
                     if let Some(at) = hole.get() {
                         return Err(ArchiveError::Hole(*at));
                     }
-                    broken = Some(format!("its directory breaks off after {} of {count} members: {error}", slots.len()));
+                    broken =
+                        Some(format!("its directory breaks off after {} of {count} members: {error}", slots.len()));
                     break;
                 }
             };
@@ -309,7 +311,9 @@ impl Member {
             Method::Deflated => 8,
         };
         if &head[..4] != b"PK\x03\x04" || word(8) != method || word(26) != self.name_length {
-            return Err(ArchiveError::Damaged("the package's directory is wrong: no such member begins there".to_owned()));
+            return Err(ArchiveError::Damaged(
+                "the package's directory is wrong: no such member begins there".to_owned(),
+            ));
         }
         Ok(self.header + LOCAL as u64 + u64::from(word(26)) + u64::from(word(28)))
     }
@@ -319,14 +323,24 @@ impl Member {
     /// # Errors
     /// If it is not what the directory says.
     pub fn content(&self, package: &File) -> Result<Vec<u8>, ArchiveError> {
+        let mut content = Vec::new();
+        self.content_into(package, &mut Vec::new(), &mut content)?;
+        Ok(content)
+    }
+
+    /// As [`Member::content`], into a buffer that may have been used before; so may `raw`, for what is read.
+    ///
+    /// # Errors
+    /// If it is not what the directory says; what is in the buffer then is of no use.
+    pub fn content_into(&self, package: &File, raw: &mut Vec<u8>, content: &mut Vec<u8>) -> Result<(), ArchiveError> {
         let guess = LOCAL as u64 + u64::from(self.name_length) + EXTRA + self.compressed;
-        let mut raw = vec![0; usize::try_from(guess).map_err(io::Error::other)?];
-        let got = read_up_to(package, &mut raw, self.header)?;
+        raw.resize(usize::try_from(guess).map_err(io::Error::other)?, 0);
+        let got = read_up_to(package, raw, self.header)?;
         raw.truncate(got);
         if got < LOCAL {
             return Err(ArchiveError::Damaged("the package ends before it".to_owned()));
         }
-        let begin = usize::try_from(self.data_after(&raw)? - self.header).map_err(io::Error::other)?;
+        let begin = usize::try_from(self.data_after(raw)? - self.header).map_err(io::Error::other)?;
         let compressed = usize::try_from(self.compressed).map_err(io::Error::other)?;
         if begin + compressed > raw.len() {
             let had = raw.len();
@@ -334,14 +348,13 @@ impl Member {
             package.read_exact_at(&mut raw[had..], self.header + had as u64)?;
         }
         let data = &raw[begin..begin + compressed];
-        let content = match self.method {
-            Method::Stored => data.to_vec(),
-            Method::Deflated => inflate(data, usize::try_from(self.size).map_err(io::Error::other)?)?,
-        };
-        let mut crc = Crc::new();
-        crc.update(&content);
-        self.check(content.len() as u64, crc.sum())?;
-        Ok(content)
+        content.resize(usize::try_from(self.size).map_err(io::Error::other)?, 0);
+        match self.method {
+            Method::Deflated => inflate(data, content)?,
+            Method::Stored if data.len() == content.len() => content.copy_from_slice(data),
+            Method::Stored => self.check(data.len() as u64, 0)?,
+        }
+        self.check(content.len() as u64, crc32fast::hash(content))
     }
 
     fn check(&self, size: u64, crc: u32) -> Result<(), ArchiveError> {
@@ -379,13 +392,13 @@ thread_local! {
     static INFLATE: std::cell::RefCell<Decompress> = std::cell::RefCell::new(Decompress::new(false));
 }
 
-/// Inflates what is said to come to so many bytes.
-fn inflate(data: &[u8], size: usize) -> Result<Vec<u8>, ArchiveError> {
+/// Inflates what is said to fill the buffer, which becomes shorter if it does not.
+fn inflate(data: &[u8], out: &mut Vec<u8>) -> Result<(), ArchiveError> {
     let bad = |what: &str| ArchiveError::Damaged(format!("it cannot be inflated: {what}"));
-    let mut out = vec![0; size];
+    let size = out.len();
     INFLATE.with_borrow_mut(|inflate| {
         inflate.reset(false);
-        match inflate.decompress(data, &mut out, FlushDecompress::Finish) {
+        match inflate.decompress(data, out, FlushDecompress::Finish) {
             Ok(Status::StreamEnd) => {}
             Ok(_) if inflate.total_out() >= size as u64 => {
                 return Err(bad(&format!("it comes to more than the {size} bytes that the directory says")));
@@ -395,8 +408,7 @@ fn inflate(data: &[u8], size: usize) -> Result<Vec<u8>, ArchiveError> {
         }
         out.truncate(usize::try_from(inflate.total_out()).unwrap_or(size));
         Ok(())
-    })?;
-    Ok(out)
+    })
 }
 
 /// The content of a member on its way.
@@ -425,7 +437,7 @@ impl Read for Content {
             )));
         }
         if count == 0 && !out.is_empty() {
-            self.member.check(self.size, self.crc.sum()).map_err(io::Error::other)?;
+            self.member.check(self.size, self.crc.clone().finalize()).map_err(io::Error::other)?;
         }
         Ok(count)
     }

@@ -7,12 +7,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::dumps::{self, Attacher};
+use super::dumps::{self, Attacher, Fresh};
 use super::lists::{self, Lists, Spooled};
 use super::seed::{self, Baseline};
 use super::status::Status;
 use super::{Engine, Summary, SyncError};
-use crate::catalog::{CatalogError, DocumentRow, Outcome, SetRow, SetState, SyncResult, Transaction, Writer};
+use crate::catalog::{CatalogError, DocumentRow, Outcome, Recent, SetRow, SetState, SyncResult, Transaction, Writer};
 use crate::document::{Datetime, Facts, Limits, Reader};
 use crate::path::{Mapper, set_labels};
 use crate::source::{Discovery, FoundSet};
@@ -153,7 +153,8 @@ async fn one(
         let id = set.id;
         engine.ledger.step(move |writer| Ok((writer.documents(id)?, Default::default()))).await?
     };
-    let Baseline { lists, beside, gap, packages } = seed::bring(engine, &set, found, &known).await?;
+    let Baseline { lists, mut beside, changes_begin, dumped, packages } =
+        seed::bring(engine, &set, found, &known).await?;
     lists.failed.iter().for_each(|error| status.error(&error.to_string()));
     if lists.read.is_empty()
         && lists.unchanged.is_empty()
@@ -178,22 +179,42 @@ async fn one(
     }
     status.phase("applying");
     let mapper = Arc::clone(&engine.mapper);
-    let id = set.id;
-    let work = Work { lists, beside, gap, accept_deletions };
-    let summary = engine.ledger.step(move |writer| apply(writer, &mapper, &status, &set, work)).await?;
+    let own = set.clone();
+    let work = Work { lists, changes_begin, dumped, accept_deletions };
+    let applying = engine.ledger.step(move |writer| apply(writer, &mapper, &status, &own, work));
+    let reading = async {
+        if let Some(beside) = &mut beside {
+            beside.read(engine).await;
+        }
+    };
+    let (summary, ()) = tokio::join!(applying, reading);
+    let (summary, Applied { recent, fresh }) = summary?;
+    tracing::debug!(?summary, "lists applied");
+    fresh.into_iter().for_each(|fresh| engine.look_at(fresh));
+    if let Some(beside) = beside {
+        beside.give(engine, &set, recent).await?;
+    }
     if let Some(packages) = packages {
-        dumps::forget_idle(engine, id, packages).await?;
+        dumps::forget_idle(engine, set.id, packages).await?;
     }
     Ok(summary)
+}
+
+/// What a step that was applied leaves for those that follow it.
+struct Applied {
+    /// What was new.
+    recent: Recent,
+    /// Members that were given to versions.
+    fresh: Vec<Fresh>,
 }
 
 /// What one step applies.
 struct Work {
     lists: Lists,
-    /// Manifests that say where the content of what is listed lies.
-    beside: Vec<Spooled>,
-    /// Where the first change is that the Source still tells of.
-    gap: Option<Datetime>,
+    /// When the first change happened that the Source still tells of.
+    changes_begin: Option<Datetime>,
+    /// When the snapshot of the dump began that gives content.
+    dumped: Option<Datetime>,
     accept_deletions: bool,
 }
 
@@ -204,8 +225,8 @@ fn apply(
     status: &Status,
     set: &SetRow,
     work: Work,
-) -> Result<(Summary, crate::catalog::Changes), CatalogError> {
-    let Work { lists, beside, gap, accept_deletions } = work;
+) -> Result<((Summary, Applied), crate::catalog::Changes), CatalogError> {
+    let Work { lists, changes_begin, dumped, accept_deletions } = work;
     let mut summary = Summary { not_modified: lists.unchanged.len() as u64, ..Summary::default() };
     let cursor = lists.cursor();
     let edition = lists.edition();
@@ -227,12 +248,12 @@ fn apply(
         current.insert(transaction.put_document(set.id, if complete { row } else { &known })?);
     }
     let read_some = !lists.read.is_empty();
-    let mut whole_documents = Vec::new();
+    let (mut whole_documents, mut fresh) = (Vec::new(), Vec::new());
     for document in lists.read {
         let row = document.row.clone();
         let id = transaction.put_document(set.id, &DocumentRow { etag: None, last_modified: None, ..row.clone() })?;
         current.insert(id);
-        let whole = apply_document(&mut transaction, mapper, status, set, id, document, &mut summary)?;
+        let whole = apply_document(&mut transaction, mapper, status, set, id, document, &mut summary, &mut fresh)?;
         complete &= whole.is_some();
         if let Some(entries) = whole {
             whole_documents.push(DocumentRow { entries, ..row });
@@ -269,9 +290,6 @@ fn apply(
             transaction.put_document(set.id, row)?;
         }
     }
-    for document in &beside {
-        dumps::attach_beside_list(&mut transaction, mapper, status, set.directory, document)?;
-    }
     transaction.forget_documents(set.id, &current)?;
     if read_all_again {
         transaction.forget_validators(set.id)?;
@@ -279,11 +297,11 @@ fn apply(
     summary.partial = !complete;
     let state = match (held, complete) {
         (Some(_), _) => SetState::Held,
-        (None, true) if gap.is_some_and(|begin| cursor.is_none_or(|cursor| begin > cursor)) => {
+        (None, true) if changes_begin.is_some_and(|begin| cursor.is_none_or(|cursor| begin > cursor)) => {
             status.warning(&format!(
                 "{}: its changes begin at {}, after what the tree was made from ({}); a newer list or dump will close the gap",
                 set.key,
-                gap.map(|begin| begin.to_string()).unwrap_or_default(),
+                changes_begin.map(|begin| begin.to_string()).unwrap_or_default(),
                 cursor.map_or_else(|| "of no known time".to_owned(), |cursor| cursor.to_string())
             ));
             SetState::Gap
@@ -293,13 +311,18 @@ fn apply(
     };
     let cursor = cursor.filter(|_| complete && held.is_none());
     let held_edition = held.and_then(|_| set.held_edition.clone().filter(|_| set.held == held).or(edition));
-    transaction.finish_set(set.id, &SyncResult { state, cursor, at: cursor, held, held_edition })?;
+    // The tree is of the lists' time; but of all that it was made from, the oldest says from where changes
+    // are to be taken.
+    let from = cursor.map(|cursor| dumped.map_or(cursor, |dumped| cursor.min(dumped)));
+    transaction.finish_set(set.id, &SyncResult { state, cursor: from, at: cursor, held, held_edition })?;
+    let applied = Applied { recent: transaction.recent(), fresh };
     let changes = transaction.commit()?;
     writer.checkpoint()?;
-    Ok((summary, changes))
+    Ok(((summary, applied), changes))
 }
 
 /// Applies one list; returns its number of entries if it is whole.
+#[allow(clippy::too_many_arguments, reason = "a step and what it counts")]
 fn apply_document(
     transaction: &mut Transaction<'_>,
     mapper: &Mapper,
@@ -308,6 +331,7 @@ fn apply_document(
     id: i64,
     document: Spooled,
     summary: &mut Summary,
+    fresh: &mut Vec<Fresh>,
 ) -> Result<Option<u64>, CatalogError> {
     let Spooled { row, base, path, package, .. } = &document;
     let mut attacher = match package.as_ref().map(Attacher::new).transpose() {
@@ -364,7 +388,7 @@ fn apply_document(
         status.warning(&format!("{}: {warning}", row.url));
     }
     if let Some(attacher) = attacher {
-        attacher.finish(transaction, status)?;
+        fresh.push(attacher.finish(transaction, status)?);
     }
     Ok(whole.then_some(entries))
 }

@@ -76,11 +76,7 @@ pub(super) struct Flight {
 
 impl Flight {
     fn new() -> Self {
-        Self {
-            done: watch::Sender::new(None),
-            stream: OnceLock::new(),
-            parts: Arc::new(Parts::new(Ranges::default())),
-        }
+        Self { done: watch::Sender::new(None), stream: OnceLock::new(), parts: Arc::new(Parts::new(Ranges::default())) }
     }
 }
 

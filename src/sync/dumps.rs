@@ -19,7 +19,8 @@ use super::packages::Package;
 use super::status::Status;
 use super::{Engine, SyncError};
 use crate::catalog::{
-    Attached, CatalogError, DocumentRow, MemberRow, MemberState, PackageRow, Record, SetRow, Transaction,
+    Attached, CatalogError, DocumentRow, MemberRow, MemberState, PackageRow, Recent, Record, SetRow, Transaction,
+    UnseenMember,
 };
 use crate::document::{Capability, Datetime, Entry, Facts, Limits, Reader};
 use crate::path::Mapper;
@@ -60,6 +61,12 @@ impl Dump {
     pub(super) fn at(&self) -> Option<Datetime> {
         let documents = self.documents.iter().filter_map(|row| row.at).min();
         documents.or_else(|| self.packages.iter().filter_map(|package| package.row.at).min())
+    }
+
+    /// The packages that can be read from, or will be.
+    pub(super) fn of_use(&self) -> Vec<i64> {
+        let failed = |listed: &&Listed| !self.failed.iter().any(|error| error.url == listed.row.url);
+        self.packages.iter().filter(failed).map(|listed| listed.row.id).collect()
     }
 
     /// Bytes of all packages, as far as they are listed.
@@ -115,12 +122,7 @@ pub(super) async fn bring(engine: &Arc<Engine>, set: &SetRow, roots: &[String], 
 }
 
 /// Reads the packages that one document lists; returns the number of its entries.
-fn packages_of(
-    document: &Spooled,
-    rset: i64,
-    status: &Status,
-    packages: &mut Vec<Listed>,
-) -> Result<u64, SourceError> {
+fn packages_of(document: &Spooled, rset: i64, status: &Status, packages: &mut Vec<Listed>) -> Result<u64, SourceError> {
     let url = &document.row.url;
     let disk = |error: std::io::Error| SourceError::new(url, Trouble::Disk(error.to_string()));
     let unreadable = |error: crate::document::DocumentError| {
@@ -173,13 +175,8 @@ pub(super) struct Reading {
     pub(super) wanted: bool,
 }
 
-/// Reads the manifests of all packages of a dump that are not known yet.
-pub(super) async fn read(
-    engine: &Arc<Engine>,
-    dump: &mut Dump,
-    known: &[DocumentRow],
-    how: Reading,
-) -> Result<(), SyncError> {
+/// Enters the packages of a dump into the catalog, and begins to download them if that is wished.
+pub(super) async fn enter(engine: &Arc<Engine>, dump: &mut Dump, how: Reading) -> Result<(), SyncError> {
     let packages: Vec<PackageRow> =
         dump.packages.iter().map(|listed| PackageRow { wanted: how.wanted, ..listed.row.clone() }).collect();
     let ids = engine
@@ -194,9 +191,18 @@ pub(super) async fn read(
         if let Some(row) = engine.readers.ask(|reader| reader.package(id))? {
             listed.row = row;
         }
+        if how.download {
+            let started = engine.packages.start(&listed.row, None);
+            started.map_err(|error| SyncError::Cache(format!("{}: {error}", listed.row.url)))?;
+        }
     }
     let total = dump.packages.len() as u64;
     engine.status().update(|progress| (progress.packages, progress.packages_known) = (0, total));
+    Ok(())
+}
+
+/// Reads the manifests of all packages of a dump that are not known yet.
+pub(super) async fn read(engine: &Arc<Engine>, dump: &mut Dump, known: &[DocumentRow], how: Reading) {
     let unread: Vec<Listed> = dump
         .packages
         .iter()
@@ -207,12 +213,6 @@ pub(super) async fn read(
         })
         .cloned()
         .collect();
-    if how.download {
-        for listed in &unread {
-            let started = engine.packages.start(&listed.row, None);
-            started.map_err(|error| SyncError::Cache(format!("{}: {error}", listed.row.url)))?;
-        }
-    }
     let mut reading = futures_util::stream::iter(unread)
         .map(|listed| {
             let engine = Arc::clone(engine);
@@ -232,6 +232,33 @@ pub(super) async fn read(
     }
     // The order in which packages came is chance; the order in which they apply must not be.
     dump.manifests.sort_by(|one, other| one.row.package.cmp(&other.row.package));
+}
+
+/// Gives the versions of a list the members of the packages whose manifests were read beside it. What was
+/// listed just now is looked at no second time: `recent` knows it.
+pub(super) async fn attach(
+    engine: &Arc<Engine>,
+    set: &SetRow,
+    manifests: Vec<Spooled>,
+    mut recent: Recent,
+) -> Result<(), SyncError> {
+    for document in manifests {
+        let (mapper, status, directory) = (Arc::clone(&engine.mapper), Arc::clone(engine.status()), set.directory);
+        let (back, fresh) = engine
+            .ledger
+            .step(move |writer| {
+                let mut transaction = writer.begin(true)?;
+                transaction.remember(recent);
+                let fresh = attach_beside_list(&mut transaction, &mapper, &status, directory, &document)?;
+                let recent = transaction.recent();
+                Ok(((recent, fresh), transaction.commit()?))
+            })
+            .await?;
+        recent = back;
+        if let Some(fresh) = fresh {
+            engine.look_at(fresh);
+        }
+    }
     Ok(())
 }
 
@@ -360,6 +387,13 @@ fn spool(
     Ok(Spooled { row: manifest_row(row, &document), ..document })
 }
 
+/// Members of a package that versions were just given.
+#[derive(Debug)]
+pub(super) struct Fresh {
+    pub(super) package: Arc<Package>,
+    pub(super) members: Vec<UnseenMember>,
+}
+
 /// Gives versions the members of one package as their content, and gathers what does not fit.
 pub(super) struct Attacher {
     package: Arc<Package>,
@@ -369,7 +403,12 @@ pub(super) struct Attacher {
     unlisted: u64,
     flawed: u64,
     told: Vec<String>,
+    /// Members that versions were just given, for whoever looks at them next.
+    fresh: Vec<UnseenMember>,
 }
+
+/// Members beyond this number are looked up again when they are to be looked at.
+const MOST_FRESH: usize = 50_000;
 
 impl Attacher {
     /// For a package whose directory is here.
@@ -383,8 +422,8 @@ impl Attacher {
         let partial =
             Partial::new(Arc::clone(&package.file), total.unwrap_or(0), move |begin, end| own.has(begin, end));
         let directory = Directory::read(partial).map_err(|error| failed(error.to_string()))?;
-        let (package, told) = (Arc::clone(package), Vec::new());
-        Ok(Self { package, directory, attached: 0, others: 0, unlisted: 0, flawed: 0, told })
+        let (package, told, fresh) = (Arc::clone(package), Vec::new(), Vec::new());
+        Ok(Self { package, directory, attached: 0, others: 0, unlisted: 0, flawed: 0, told, fresh })
     }
 
     fn flaw(&mut self, uri: &str, why: &str) {
@@ -442,8 +481,24 @@ impl Attacher {
         version: i64,
     ) -> Result<(), CatalogError> {
         let Some(member) = self.member(entry, record) else { return Ok(()) };
-        self.attached += 1;
-        transaction.attach(version, &member)
+        let attached = transaction.attach(version, record, &member)?;
+        self.count(attached, member, record);
+        Ok(())
+    }
+
+    fn count(&mut self, attached: Attached, member: MemberRow, record: &Record) {
+        match attached {
+            Attached::New(version) => {
+                self.attached += 1;
+                if self.fresh.len() < MOST_FRESH && !record.coded {
+                    let member = MemberRow { version, ..member };
+                    self.fresh.push(UnseenMember { member, length: record.size, hashes: record.hashes.clone() });
+                }
+            }
+            Attached::Yes => self.attached += 1,
+            Attached::Other => self.others += 1,
+            Attached::NotListed => self.unlisted += 1,
+        }
     }
 
     /// Of a manifest beside a list: gives the listed version its member, if both say the same of it.
@@ -455,16 +510,13 @@ impl Attacher {
         record: &Record,
     ) -> Result<(), CatalogError> {
         let Some(member) = self.member(entry, record) else { return Ok(()) };
-        match transaction.attach_to_listed(directory, record, &member)? {
-            Attached::Yes => self.attached += 1,
-            Attached::Other => self.others += 1,
-            Attached::NotListed => self.unlisted += 1,
-        }
+        let attached = transaction.attach_to_listed(directory, record, &member)?;
+        self.count(attached, member, record);
         Ok(())
     }
 
     /// Says what did not fit, and notes that the package has been gone through.
-    pub(super) fn finish(mut self, transaction: &Transaction<'_>, status: &Status) -> Result<(), CatalogError> {
+    pub(super) fn finish(mut self, transaction: &Transaction<'_>, status: &Status) -> Result<Fresh, CatalogError> {
         let url = &self.package.url;
         self.told.iter().for_each(|told| status.error(told));
         if self.flawed > self.told.len() as u64 {
@@ -486,25 +538,26 @@ impl Attacher {
             tracing::info!(url, unlisted = self.unlisted, "members are of resources that are not listed");
         }
         tracing::debug!(url, attached = self.attached, "members attached");
-        transaction.package_indexed(self.package.id)
+        transaction.package_indexed(self.package.id)?;
+        Ok(Fresh { package: self.package, members: self.fresh })
     }
 }
 
 /// Gives the versions of the tree the members of a package as their content, where its manifest says the
 /// same of them as the list does.
-pub(super) fn attach_beside_list(
+fn attach_beside_list(
     transaction: &mut Transaction<'_>,
     mapper: &Mapper,
     status: &Status,
     directory: i64,
     document: &Spooled,
-) -> Result<(), CatalogError> {
-    let Some(package) = &document.package else { return Ok(()) };
+) -> Result<Option<Fresh>, CatalogError> {
+    let Some(package) = &document.package else { return Ok(None) };
     let mut attacher = match Attacher::new(package) {
         Ok(attacher) => attacher,
         Err(error) => {
             status.error(&error.to_string());
-            return Ok(());
+            return Ok(None);
         }
     };
     let file = std::fs::File::open(&document.path).map_err(|error| CatalogError::io(&document.path, error))?;
@@ -514,7 +567,7 @@ pub(super) fn attach_beside_list(
         Ok(reader) => reader,
         Err(error) => {
             status.error(&error.to_string());
-            return Ok(());
+            return Ok(None);
         }
     };
     loop {
@@ -535,7 +588,7 @@ pub(super) fn attach_beside_list(
     for warning in reader.warnings().lines() {
         status.warning(&format!("{url}: {warning}"));
     }
-    attacher.finish(transaction, status)
+    attacher.finish(transaction, status).map(Some)
 }
 
 /// Attaches the members of a package that could not be read from when the tree was made, and now can.
@@ -543,15 +596,7 @@ pub(super) async fn attach_later(engine: &Arc<Engine>, row: &PackageRow) -> Resu
     let package = engine.packages.take(row).map_err(|error| SyncError::Cache(error.to_string()))?;
     let Some(set) = engine.sets()?.into_iter().find(|set| set.id == row.rset) else { return Ok(()) };
     let document = inner_manifest(engine, &package, row, true).await?;
-    let (mapper, status) = (Arc::clone(&engine.mapper), Arc::clone(engine.status()));
-    engine
-        .ledger
-        .step(move |writer| {
-            let mut transaction = writer.begin(true)?;
-            attach_beside_list(&mut transaction, &mapper, &status, set.directory, &document)?;
-            Ok(((), transaction.commit()?))
-        })
-        .await
+    attach(engine, &set, vec![document], Recent::default()).await
 }
 
 /// When the first change happened that the Source still tells of, as far as its Change Lists say.

@@ -152,7 +152,12 @@ impl Fill<'_> {
 
     /// Reads bodies until no gap is left of what is needed: all, or these parts; returns the size of the
     /// whole.
-    pub(super) async fn run(&self, first: Option<Answer>, notes: &mut Notes, needed: Option<&[(u64, u64)]>) -> Result<u64> {
+    pub(super) async fn run(
+        &self,
+        first: Option<Answer>,
+        notes: &mut Notes,
+        needed: Option<&[(u64, u64)]>,
+    ) -> Result<u64> {
         let mut answer = first;
         let mut breaks = 0;
         let mut noted = self.parts.ranges().len();

@@ -24,6 +24,8 @@ pub(super) const SMALL: u64 = 1 << 20;
 const PAGE: usize = 256;
 /// And how many bytes they come to, at the most, but for one.
 const PAGE_BYTES: u64 = 16 << 20;
+/// How many results are written at once.
+const WRITE_EACH: usize = 2000;
 
 /// The member as the package's own format has it.
 pub(super) fn archived(row: &MemberRow) -> Member {
@@ -84,12 +86,20 @@ pub(super) fn hold(sums: &Sums, expected: &Expected, doubtful: bool) -> Result<M
     }
 }
 
+thread_local! {
+    /// What members are read and inflated into while they are only looked at.
+    static BUFFERS: std::cell::RefCell<(Vec<u8>, Vec<u8>)> = const { std::cell::RefCell::new((Vec::new(), Vec::new())) };
+}
+
 /// Reads a member through, and says what it is.
 fn look(package: &Package, unseen: &UnseenMember) -> Result<(MemberState, [u8; 32]), Flaw> {
     let member = archived(&unseen.member);
     let expected = Expected { length: unseen.length, hashes: unseen.hashes.clone(), encoding: None };
     let sums = if member.size <= SMALL && member.compressed <= SMALL {
-        Hasher::read(&expected.hashes, member.content(&package.file)?.as_slice())?
+        BUFFERS.with_borrow_mut(|(raw, content)| {
+            member.content_into(&package.file, raw, content)?;
+            Ok::<_, Flaw>(Hasher::read(&expected.hashes, content.as_slice())?)
+        })?
     } else {
         Hasher::read(&expected.hashes, member.stream(Arc::clone(&package.file))?)?
     };
@@ -118,48 +128,98 @@ struct Seen {
 }
 
 impl Verifier<'_> {
-    /// Looks at all members of a package that are here and that nobody has looked at yet.
+    /// Looks at all members of a package that are here and that nobody has looked at yet; returns what
+    /// is damaged.
     ///
     /// # Errors
     /// If the catalog or the cache fails.
-    pub(super) async fn run(&self, package: &Arc<Package>) -> Result<Vec<Damage>, SyncError> {
-        let most = std::thread::available_parallelism().map_or(2, usize::from);
-        let mut running = FuturesUnordered::new();
-        let mut damage = Vec::new();
+    pub(super) async fn pass(&self, package: &Arc<Package>) -> Result<Vec<Damage>, SyncError> {
+        let _turn = package.looking.lock().await;
         let mut from = 0;
+        self.run(package, || {
+            let mut page = self.readers.ask(|reader| reader.unseen_members(package.id, from, PAGE))?;
+            page.truncate(fitting(&page));
+            from = page.last().map_or(from, |last| last.member.header + 1);
+            Ok(page)
+        })
+        .await
+    }
+
+    /// Looks at these members of a package, which versions were just given.
+    ///
+    /// # Errors
+    /// If the catalog or the cache fails.
+    pub(super) async fn given(
+        &self,
+        package: &Arc<Package>,
+        mut members: Vec<UnseenMember>,
+    ) -> Result<Vec<Damage>, SyncError> {
+        members.sort_unstable_by_key(|unseen| std::cmp::Reverse(unseen.member.header));
+        self.run(package, || {
+            let mut page: Vec<UnseenMember> = members.drain(members.len().saturating_sub(PAGE)..).rev().collect();
+            let rest = page.split_off(fitting(&page));
+            members.extend(rest.into_iter().rev());
+            Ok(page)
+        })
+        .await
+    }
+
+    async fn run(
+        &self,
+        package: &Arc<Package>,
+        mut next: impl FnMut() -> Result<Vec<UnseenMember>, SyncError>,
+    ) -> Result<Vec<Damage>, SyncError> {
+        let most = std::thread::available_parallelism().map_or(2, usize::from);
+        let (mut running, mut writing) = (FuturesUnordered::new(), FuturesUnordered::new());
+        let (mut damage, mut looked) = (Vec::new(), Vec::new());
         let mut more = true;
-        while more || !running.is_empty() {
-            while more && running.len() < most {
-                let id = package.id;
-                let mut page = self.readers.ask(|reader| reader.unseen_members(id, from, PAGE))?;
-                let mut bytes = 0;
-                let fits = page.iter().take_while(|unseen| {
-                    let first = bytes == 0;
-                    bytes += unseen.member.size.max(1);
-                    first || bytes <= PAGE_BYTES
-                });
-                let fits = fits.count();
-                page.truncate(fits);
-                let Some(last) = page.last() else {
+        loop {
+            while more && running.len() <= most {
+                let page = next()?;
+                if page.is_empty() {
                     more = false;
                     break;
-                };
-                from = last.member.header + 1;
+                }
                 let own = Arc::clone(package);
                 running.push(tokio::task::spawn_blocking(move || see(&own, page)));
             }
-            let Some(seen) = running.next().await else { break };
-            let seen = seen.map_err(|error| SyncError::Cache(error.to_string()))?;
-            if let Some(error) = seen.disk {
-                return Err(SyncError::Cache(format!("{}: {error}", package.url)));
+            // Looking goes on while what was found is written.
+            if looked.len() >= WRITE_EACH || running.is_empty() && !looked.is_empty() {
+                let found: Vec<Looked> = std::mem::take(&mut looked);
+                writing.push(async move {
+                    let count = found.len() as u64;
+                    self.ledger.seen(found).await.map(|()| count)
+                });
             }
-            damage.extend(seen.damage);
-            let count = seen.looked.len() as u64;
-            self.ledger.seen(seen.looked).await?;
-            self.status.update(|progress| progress.verified += count);
+            tokio::select! {
+                Some(seen) = running.next() => {
+                    let seen = seen.map_err(|error| SyncError::Cache(error.to_string()))?;
+                    if let Some(error) = seen.disk {
+                        return Err(SyncError::Cache(format!("{}: {error}", package.url)));
+                    }
+                    damage.extend(seen.damage);
+                    looked.extend(seen.looked);
+                }
+                Some(written) = writing.next() => {
+                    let count = written?;
+                    self.status.update(|progress| progress.verified += count);
+                }
+                else => break,
+            }
         }
         Ok(damage)
     }
+}
+
+/// How many of these members are looked at in one go.
+fn fitting(page: &[UnseenMember]) -> usize {
+    let mut bytes = 0;
+    let fits = page.iter().take_while(|unseen| {
+        let first = bytes == 0;
+        bytes += unseen.member.size.max(1);
+        first || bytes <= PAGE_BYTES
+    });
+    fits.count()
 }
 
 fn see(package: &Package, page: Vec<UnseenMember>) -> Seen {

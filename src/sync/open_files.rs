@@ -95,8 +95,12 @@ impl OpenFiles {
     pub(super) fn close(&self, gone: &[Stored]) {
         let gone: HashSet<&Stored> = gone.iter().collect();
         self.with(|inner| {
-            let versions: Vec<i64> =
-                inner.files.iter().filter(|(_, (place, _))| gone.contains(place)).map(|(version, _)| *version).collect();
+            let versions: Vec<i64> = inner
+                .files
+                .iter()
+                .filter(|(_, (place, _))| gone.contains(place))
+                .map(|(version, _)| *version)
+                .collect();
             versions.iter().for_each(|version| drop(inner.files.pop(version)));
             inner.packages.retain(|id, _| !gone.contains(&Stored::Package(*id)));
         });

@@ -73,6 +73,8 @@ pub(super) struct Package {
     /// Parts that are being fetched aside.
     asked: Mutex<Vec<(u64, u64)>>,
     touched: Mutex<Option<Instant>>,
+    /// Held by whoever goes through its members.
+    pub(super) looking: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Package {
@@ -178,9 +180,7 @@ impl Packages {
             return Some(package);
         }
         let row = self.readers.ask(|reader| reader.package(id)).ok()??;
-        self.take(&row)
-            .map_err(|error| self.status.error(&format!("cache: package {id}: {error}")))
-            .ok()
+        self.take(&row).map_err(|error| self.status.error(&format!("cache: package {id}: {error}"))).ok()
     }
 
     /// The package of a row, opened where it is not.
@@ -193,12 +193,9 @@ impl Packages {
         let notes = Notes::read(&self.store.package_notes(row.id))
             .filter(|notes| !is_whole && notes.url == row.url && notes.boot == boot() && notes.validator.is_some());
         let known = match &notes {
-            Some(notes) => Known {
-                total: notes.total,
-                validator: notes.validator.clone(),
-                ranges: Some(true),
-                failed: None,
-            },
+            Some(notes) => {
+                Known { total: notes.total, validator: notes.validator.clone(), ranges: Some(true), failed: None }
+            }
             None => Known { total: row.size, validator: row.validator.clone(), ..Known::default() },
         };
         let package = Arc::new(Package {
@@ -212,6 +209,7 @@ impl Packages {
             stream: AtomicU64::new(NOWHERE),
             asked: Mutex::new(Vec::new()),
             touched: Mutex::new(None),
+            looking: Arc::default(),
         });
         Ok(self.files.put_package(row.id, package))
     }
@@ -310,7 +308,12 @@ impl Packages {
             .map_err(disk)
     }
 
-    async fn download_once(&self, package: &Arc<Package>, row: &PackageRow, needed: Option<&[(u64, u64)]>) -> Result<()> {
+    async fn download_once(
+        &self,
+        package: &Arc<Package>,
+        row: &PackageRow,
+        needed: Option<&[(u64, u64)]>,
+    ) -> Result<()> {
         let disk = |error: std::io::Error| SourceError::new(&package.url, Trouble::Disk(error.to_string()));
         let resumed = package.parts.ranges().len() > 0;
         let (answer, mut notes) = match needed {
@@ -326,7 +329,7 @@ impl Packages {
                     return Err(SourceError::new(&package.url, Trouble::BadCoding { coding, problem }));
                 }
                 let notes = Notes::of(&package.url, &answer);
-                self.found(package, &notes, None).await;
+                self.found(package, &notes, None);
                 (Some(answer), notes)
             }
         };
@@ -385,7 +388,7 @@ impl Packages {
     }
 
     /// A server has answered for a package.
-    async fn found(&self, package: &Package, notes: &Notes, ranges: Option<bool>) {
+    fn found(&self, package: &Package, notes: &Notes, ranges: Option<bool>) {
         {
             let mut known = locked(&package.known);
             known.total = notes.total;
@@ -397,13 +400,15 @@ impl Packages {
         package.parts.progress();
         if let Some(total) = notes.total {
             let (id, validator) = (package.id, notes.validator.clone());
-            let written = self
-                .ledger
-                .write(move |transaction| transaction.package_found(id, total, validator.as_deref()))
-                .await;
-            if let Err(error) = written {
-                self.status.error(&error.to_string());
-            }
+            let (ledger, status) = (self.ledger.clone(), Arc::clone(&self.status));
+            // A long step of the writer's must not stop the bytes from coming.
+            tokio::spawn(async move {
+                let written =
+                    ledger.write(move |transaction| transaction.package_found(id, total, validator.as_deref())).await;
+                if let Err(error) = written {
+                    status.error(&error.to_string());
+                }
+            });
         }
     }
 
@@ -420,7 +425,7 @@ impl Packages {
         if before.is_some() && before != notes.validator && package.parts.ranges().len() > 0 {
             return Err(SourceError::new(&package.url, Trouble::Changed));
         }
-        self.found(package, &notes, Some(partial && whole(&answer).is_some())).await;
+        self.found(package, &notes, Some(partial && whole(&answer).is_some()));
         if partial {
             let mut at = 0;
             while let Some(chunk) = answer.chunk().await? {
@@ -461,6 +466,7 @@ impl Packages {
         }
         package.doubtful.store(doubtful, Ordering::Release);
         package.whole.store(true, Ordering::Release);
+        tracing::debug!(url = package.url, bytes = total, doubtful, "a package is here");
         package.parts.progress();
         self.has_now(package, true).await;
         std::fs::remove_file(self.store.package_notes(package.id))
@@ -610,7 +616,10 @@ impl Packages {
                 }
                 tries += 1;
                 if tries > 2 {
-                    return Err(SourceError::new(&package.url, Trouble::Broken("its length cannot be found".to_owned())));
+                    return Err(SourceError::new(
+                        &package.url,
+                        Trouble::Broken("its length cannot be found".to_owned()),
+                    ));
                 }
                 continue;
             };
@@ -725,4 +734,3 @@ pub(super) fn tidy(store: &Store, readers: &Pool) -> std::result::Result<(), Str
     }
     Ok(())
 }
-

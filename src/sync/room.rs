@@ -7,12 +7,7 @@ use super::open_files::OpenFiles;
 
 /// Lets content go, least recently used first, until no more than `limit` bytes are left; returns how
 /// many are. What is pinned stays, and so does what could not be fetched again.
-pub(super) fn evict(
-    writer: &mut Writer,
-    store: &Store,
-    open: &OpenFiles,
-    limit: u64,
-) -> Result<u64, CatalogError> {
+pub(super) fn evict(writer: &mut Writer, store: &Store, open: &OpenFiles, limit: u64) -> Result<u64, CatalogError> {
     let readers = writer.readers();
     let mut left = writer.stored_bytes()?;
     let mut after = None;

@@ -10,9 +10,9 @@
 use std::sync::Arc;
 
 use super::dumps::{self, Dump, Reading};
-use super::lists::{self, Lists, Spooled};
+use super::lists::{self, Lists};
 use super::{Engine, SeedFrom, SyncError};
-use crate::catalog::{DocumentRow, Seed, SetRow, SetState};
+use crate::catalog::{DocumentRow, Recent, Seed, SetRow, SetState};
 use crate::document::{Capability, Datetime};
 use crate::source::FoundSet;
 
@@ -21,12 +21,48 @@ use crate::source::FoundSet;
 pub(super) struct Baseline {
     /// The lists of what there is, be they Resource Lists or manifests.
     pub(super) lists: Lists,
-    /// Manifests that only say where content lies.
-    pub(super) beside: Vec<Spooled>,
+    /// A dump that only says where content lies, and is still to be read.
+    pub(super) beside: Option<Beside>,
     /// When the first change happened that the Source still tells of.
-    pub(super) gap: Option<Datetime>,
-    /// The packages of the dump, if one was looked at.
+    pub(super) changes_begin: Option<Datetime>,
+    /// When the snapshot of the dump began, if it was looked at.
+    pub(super) dumped: Option<Datetime>,
+    /// The packages that are needed, if a dump was looked at.
     pub(super) packages: Option<Vec<i64>>,
+}
+
+/// A dump beside a list.
+#[derive(Debug)]
+pub(super) struct Beside {
+    dump: Dump,
+    how: Reading,
+    fit: Fit,
+    from: From,
+    fresh: bool,
+}
+
+impl Beside {
+    /// Reads the manifests of the packages, and gives the versions of the list their members. To be called
+    /// twice: the reading may go on while the list is applied, the giving comes after.
+    pub(super) async fn read(&mut self, engine: &Arc<Engine>) {
+        dumps::read(engine, &mut self.dump, &[], self.how).await;
+    }
+
+    /// See [`Beside::read`].
+    pub(super) async fn give(mut self, engine: &Arc<Engine>, set: &SetRow, recent: Recent) -> Result<(), SyncError> {
+        // What is wrong with the dump does not make the list any less whole.
+        self.dump.failed.iter().for_each(|error| engine.status().error(&error.to_string()));
+        if let Some(error) = self.dump.failed.first().filter(|_| self.dump.manifests.is_empty()) {
+            self.from = From::ListAlone { why: format!("the Resource Dump cannot be used: {error}") };
+        }
+        if self.fresh {
+            let (name, why) = said(&self.from, &self.dump, self.fit);
+            note(engine, set, name, why).await?;
+        }
+        let packages = self.dump.of_use();
+        dumps::attach(engine, set, std::mem::take(&mut self.dump.manifests), recent).await?;
+        dumps::forget_idle(engine, set.id, packages).await
+    }
 }
 
 /// Brings what a set is made from.
@@ -90,36 +126,33 @@ async fn with_dump(
             false => Some(lists::bring(&bringer, &list_urls, &own).await),
         }
     };
+    let seen = if made_from_dump { known } else { &[] };
     let dump = async {
-        let seen = if made_from_dump { known } else { &[] };
         let mut dump = dumps::bring(engine, set, &dump_urls, seen).await;
-        let mut fit = Fit::All;
+        let fit = fits(engine, &dump)?;
+        let wanted = fit == Fit::All;
+        let how = Reading { download: fresh && wanted, wanted };
         if !dump.packages.is_empty() {
-            fit = fits(engine, &dump)?;
-            let wanted = fit == Fit::All;
-            engine.status().phase("reading packages");
-            dumps::read(engine, &mut dump, seen, Reading { download: fresh && wanted, wanted }).await?;
+            dumps::enter(engine, &mut dump, how).await?;
         }
-        Ok::<(Dump, Fit), SyncError>((dump, fit))
+        Ok::<_, SyncError>((dump, fit, how))
     };
-    let (lists, dump, gap) = tokio::join!(lists, dump, dumps::changes_begin(&changes, &change_urls));
-    let (dump, fit) = dump?;
-    let packages = dump.packages.iter().filter(|listed| !dump.failed.iter().any(|error| error.url == listed.row.url));
-    let packages: Vec<i64> = packages.map(|listed| listed.row.id).collect();
+    let (lists, dump, changes_begin) = tokio::join!(lists, dump, dumps::changes_begin(&changes, &change_urls));
+    let (mut dump, fit, how) = dump?;
+    let dumped = dump.at();
     let from = choose(lists.as_ref(), &dump, list_urls.is_empty());
+    if let (From::List { .. } | From::ListAlone { .. }, Some(lists)) = (&from, lists) {
+        let beside = Some(Beside { dump, how, fit, from, fresh });
+        return Ok(Baseline { lists, beside, changes_begin, dumped, packages: None });
+    }
+    engine.status().phase("reading packages");
+    dumps::read(engine, &mut dump, seen, how).await;
     if fresh {
         let (name, why) = said(&from, &dump, fit);
         note(engine, set, name, why).await?;
     }
-    let packages = Some(packages).filter(|_| !dump.packages.is_empty());
-    match (from, lists) {
-        (From::List { .. } | From::ListAlone { .. }, Some(lists)) => {
-            // What is wrong with the dump does not make the list any less whole.
-            dump.failed.iter().for_each(|error| engine.status().error(&error.to_string()));
-            Ok(Baseline { lists, beside: dump.manifests, gap, packages })
-        }
-        _ => Ok(Baseline { lists: dump.into_lists(), beside: Vec::new(), gap, packages }),
-    }
+    let packages = Some(dump.of_use()).filter(|_| !dump.packages.is_empty());
+    Ok(Baseline { lists: dump.into_lists(), beside: None, changes_begin, dumped, packages })
 }
 
 /// Whether a Resource List says that it is at least as new as `at`, or does not say of when it is.
@@ -157,7 +190,7 @@ fn choose(lists: Option<&Lists>, dump: &Dump, no_list: bool) -> From {
         return From::Dump { why };
     };
     let nothing = lists.read.is_empty() && lists.unchanged.is_empty();
-    let usable = !dump.manifests.is_empty() || !dump.unchanged.is_empty();
+    let usable = !dump.packages.is_empty() || !dump.unchanged.is_empty();
     if let Some(error) = dump.failed.first().filter(|_| !usable) {
         return From::ListAlone { why: format!("the Resource Dump cannot be used: {error}") };
     }
@@ -207,7 +240,9 @@ fn said(from: &From, dump: &Dump, fit: Fit) -> (&'static str, String) {
     let mut why = match from {
         From::ListAlone { why } => return ("list", why.clone()),
         From::List { as_new: true } => {
-            format!("the Source offers a Resource Dump{at} ({count}{size}); its Resource List is as new, and says what there is")
+            format!(
+                "the Source offers a Resource Dump{at} ({count}{size}); its Resource List is as new, and says what there is"
+            )
         }
         From::List { as_new: false } => format!(
             "the Source offers a Resource Dump{at} ({count}{size}); its Resource List is newer, so what differs comes from the resources' own URLs"
@@ -217,7 +252,9 @@ fn said(from: &From, dump: &Dump, fit: Fit) -> (&'static str, String) {
     match fit {
         Fit::All => {}
         Fit::TooLargeForCache(limit) => {
-            why.push_str(&format!("; it is larger than cache_size={limit}, so members are read from it as they are wanted"));
+            why.push_str(&format!(
+                "; it is larger than cache_size={limit}, so members are read from it as they are wanted"
+            ));
         }
         Fit::TooLargeForDisk(total) => {
             why.push_str(&format!(

@@ -59,7 +59,9 @@ fn members_of_every_form_are_read() {
     ]);
     // Without going back, sizes follow the data: data descriptors.
     let mut writer = ZipWriter::new_stream(Vec::new());
-    for (name, options) in [("stored", stored()), ("deep/er/deflated", deflated()), ("zip64", deflated().large_file(true))] {
+    for (name, options) in
+        [("stored", stored()), ("deep/er/deflated", deflated()), ("zip64", deflated().large_file(true))]
+    {
         writer.start_file(name, options).unwrap();
         writer.write_all(&text).unwrap();
     }
@@ -107,7 +109,9 @@ fn a_package_that_is_not_complete_says_what_it_lacks() {
 
 #[test]
 fn what_is_no_package_is_said_to_be_none() {
-    for bytes in [&b""[..], b"PK", b"<html>not found</html>", &[0; 100_000], b"PK\x03\x04 and no directory at all, ever"] {
+    for bytes in
+        [&b""[..], b"PK", b"<html>not found</html>", &[0; 100_000], b"PK\x03\x04 and no directory at all, ever"]
+    {
         let (_, directory) = whole(bytes);
         assert!(matches!(directory, Err(ArchiveError::NotZip(_))), "{directory:?}");
     }
@@ -179,7 +183,8 @@ fn duplicates_and_overlaps_are_refused_and_the_rest_is_not() {
 #[test]
 fn bombs_unfold_to_no_more_than_they_say() {
     let zeros = vec![0; 3 << 20];
-    let mut bytes = pack(&[("declared", b"small", stored()), ("real", &zeros, deflated()), ("fair", b"fair", stored())]);
+    let mut bytes =
+        pack(&[("declared", b"small", stored()), ("real", &zeros, deflated()), ("fair", b"fair", stored())]);
     // One says that it is huge; the other says that it is small, and is not.
     let declared = entry_at(&bytes, b"declared");
     bytes[declared + 24..declared + 28].copy_from_slice(&0xff00_0000_u32.to_le_bytes());
@@ -190,7 +195,10 @@ fn bombs_unfold_to_no_more_than_they_say() {
     assert!(matches!(directory.find("declared"), Found::Refused(_)));
     let member = found(&mut directory, "real");
     let (at_once, in_steps) = (member.content(&file).unwrap_err().to_string(), streamed(member, &file).unwrap_err());
-    assert!(at_once.contains("more than the 10000 bytes") && in_steps.contains("more than the 10000 bytes"), "{at_once}; {in_steps}");
+    assert!(
+        at_once.contains("more than the 10000 bytes") && in_steps.contains("more than the 10000 bytes"),
+        "{at_once}; {in_steps}"
+    );
     assert_eq!(found(&mut directory, "fair").content(&file).unwrap(), b"fair");
 }
 
