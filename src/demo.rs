@@ -3,21 +3,25 @@
 //! **Owns** its resources, made from their numbers alone, and the documents that describe them.
 //!
 //! **Promises** to be a correct Source by the specification in force: Source Description, Capability
-//! List, Resource List with lengths and hashes; validators, ranges and HEAD for every resource. The
-//! same numbers always give the same bytes.
+//! List, Resource List and Resource Dump with lengths and hashes; validators, ranges and HEAD for every
+//! resource and package. The same numbers always give the same bytes.
 //!
 //! **Never knows** who mirrors it. It writes the dialect in force and no other.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, Response, StatusCode, Uri, header};
+use bytes::Bytes;
 use quick_xml::escape::escape;
 use sha2::{Digest as _, Sha256};
+use zip::write::{SimpleFileOptions, ZipWriter};
+use zip::CompressionMethod;
 
 use crate::document::{Capability, Datetime};
 
@@ -28,6 +32,12 @@ const TEXTS_EACH: u64 = 100;
 /// How many large resources there are, and how large they are.
 const LARGE: u64 = 3;
 const LARGE_SIZE: u64 = 12 << 20;
+
+/// The packages of the dump: where they are, where copies of their manifests are, and what is in them.
+const PACKAGES: [(&str, &str, &str); 2] = [
+    ("/dump/texts.zip", "/dump/texts-manifest.xml", "/texts/"),
+    ("/dump/scans.zip", "/dump/scans-manifest.xml", "/scans/"),
+];
 
 struct Resource {
     media: &'static str,
@@ -66,6 +76,14 @@ struct Content {
     base: String,
     resources: HashMap<String, Resource>,
     documents: HashMap<&'static str, String>,
+    packages: HashMap<&'static str, Package>,
+}
+
+/// A package of the dump.
+struct Package {
+    bytes: Bytes,
+    sha256: String,
+    manifest: &'static str,
 }
 
 impl Source {
@@ -115,6 +133,10 @@ const WORDS: [&str; 24] = [
     "press", "copper", "lantern", "field", "notes", "on", "a", "garden", "by", "unknown", "hand",
 ];
 
+fn hexadecimal(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+}
+
 impl Make {
     fn bytes(self) -> Vec<u8> {
         match self {
@@ -141,7 +163,7 @@ impl Content {
         let mut resources = HashMap::new();
         let mut add = |path: String, media, make: Make, age: u64| {
             let bytes = make.bytes();
-            let sha256 = Sha256::digest(&bytes).iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+            let sha256 = hexadecimal(&bytes);
             let seconds = start + i64::try_from(age).unwrap_or(0) * 3600;
             let modified = Datetime::from_nanos(seconds * 1_000_000_000);
             resources.insert(path, Resource { media, modified, sha256, make, length: bytes.len() as u64 });
@@ -153,7 +175,7 @@ impl Content {
         for number in 0..LARGE {
             add(format!("/scans/scan-{number}.bin"), "application/octet-stream", Make::Large(number), number);
         }
-        let mut content = Self { base, resources, documents: HashMap::new() };
+        let mut content = Self { base, resources, documents: HashMap::new(), packages: HashMap::new() };
         content.describe();
         content
     }
@@ -166,12 +188,25 @@ impl Content {
             Capability::CapabilityList,
             "",
             Some("/.well-known/resourcesync"),
-            &[("/resourcelist.xml", Capability::ResourceList)],
+            &[("/resourcelist.xml", Capability::ResourceList), ("/resourcedump.xml", Capability::ResourceDump)],
         );
-        let list = self.resource_list(now);
+        let list = self.list(Capability::ResourceList, now, "/");
         self.documents.insert("/.well-known/resourcesync", description);
         self.documents.insert("/capabilitylist.xml", capabilities);
         self.documents.insert("/resourcelist.xml", list);
+        for (path, manifest, below) in PACKAGES {
+            let described = self.list(Capability::ResourceDumpManifest, now, below);
+            match self.pack(&described, below) {
+                Ok(bytes) => {
+                    let sha256 = hexadecimal(&bytes);
+                    self.packages.insert(path, Package { bytes: bytes.into(), sha256, manifest });
+                    self.documents.insert(manifest, described);
+                }
+                Err(error) => tracing::error!(%error, path, "the demo Source goes without this package"),
+            }
+        }
+        let dump = self.dump(now);
+        self.documents.insert("/resourcedump.xml", dump);
     }
 
     fn head(&self, capability: Capability, attributes: &str, up: Option<&str>) -> String {
@@ -201,17 +236,57 @@ impl Content {
         text
     }
 
-    fn resource_list(&self, at: Datetime) -> String {
-        let mut text = self.head(Capability::ResourceList, &format!(" at=\"{at}\""), Some("/capabilitylist.xml"));
-        let mut paths: Vec<&String> = self.resources.keys().collect();
+    /// The paths of the resources below one, in order.
+    fn below(&self, prefix: &str) -> Vec<&String> {
+        let mut paths: Vec<&String> = self.resources.keys().filter(|path| path.starts_with(prefix)).collect();
         paths.sort();
-        for path in paths {
+        paths
+    }
+
+    /// A Resource List, or the manifest of a package.
+    fn list(&self, capability: Capability, at: Datetime, prefix: &str) -> String {
+        let mut text = self.head(capability, &format!(" at=\"{at}\""), Some("/capabilitylist.xml"));
+        for path in self.below(prefix) {
             let Resource { media, modified, sha256, length, .. } = &self.resources[path];
             let loc = format!("{}{path}", self.base);
+            let place = match capability {
+                Capability::ResourceDumpManifest => format!(" path=\"/resources{path}\""),
+                _ => String::new(),
+            };
             let _ = writeln!(
                 text,
-                "  <url><loc>{}</loc><lastmod>{modified}</lastmod><rs:md hash=\"sha-256:{sha256}\" length=\"{length}\" type=\"{media}\"/></url>",
+                "  <url><loc>{}</loc><lastmod>{modified}</lastmod><rs:md hash=\"sha-256:{sha256}\" length=\"{length}\" type=\"{media}\"{place}/></url>",
                 escape(loc.as_str()),
+            );
+        }
+        text.push_str("</urlset>\n");
+        text
+    }
+
+    fn pack(&self, manifest: &str, prefix: &str) -> zip::result::ZipResult<Vec<u8>> {
+        let deflated = SimpleFileOptions::default().compression_method(CompressionMethod::Deflated);
+        let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
+        let mut package = ZipWriter::new(std::io::Cursor::new(Vec::new()));
+        package.start_file("manifest.xml", deflated)?;
+        package.write_all(manifest.as_bytes())?;
+        for path in self.below(prefix) {
+            let make = self.resources[path].make;
+            let options = if matches!(make, Make::Text(_)) { deflated } else { stored };
+            package.start_file(format!("resources{path}"), options)?;
+            package.write_all(&make.bytes())?;
+        }
+        Ok(package.finish()?.into_inner())
+    }
+
+    fn dump(&self, at: Datetime) -> String {
+        let mut text = self.head(Capability::ResourceDump, &format!(" at=\"{at}\""), Some("/capabilitylist.xml"));
+        for (path, _, _) in PACKAGES {
+            let Some(Package { bytes, sha256, manifest }) = self.packages.get(path) else { continue };
+            let (base, length) = (&self.base, bytes.len());
+            let _ = writeln!(
+                text,
+                "  <url><loc>{base}{path}</loc><rs:md hash=\"sha-256:{sha256}\" length=\"{length}\" type=\"application/zip\" at=\"{at}\"/>\
+                 <rs:ln rel=\"contents\" href=\"{base}{manifest}\" type=\"application/xml\"/></url>",
             );
         }
         text.push_str("</urlset>\n");
@@ -226,12 +301,16 @@ async fn answer(State(content): State<Arc<Content>>, method: Method, uri: Uri, h
     let path = uri.path();
     if let Some(document) = content.documents.get(path) {
         let tag = format!("\"{:x}\"", scramble(document.len() as u64));
-        return send(&method, &headers, "application/xml", &tag, document.clone().into_bytes());
+        return send(&method, &headers, "application/xml", &tag, document.clone().into());
+    }
+    if let Some(package) = content.packages.get(path) {
+        let tag = format!("\"{}\"", &package.sha256[..16]);
+        return send(&method, &headers, "application/zip", &tag, package.bytes.clone());
     }
     match content.resources.get(path) {
         Some(resource) => {
             let (make, tag) = (resource.make, format!("\"{}\"", &resource.sha256[..16]));
-            send(&method, &headers, resource.media, &tag, make.bytes())
+            send(&method, &headers, resource.media, &tag, make.bytes().into())
         }
         None => plain(StatusCode::NOT_FOUND, "there is no such resource\n"),
     }
@@ -244,7 +323,7 @@ fn plain(status: StatusCode, text: &'static str) -> Response<Body> {
 }
 
 /// A body with its validator: whole, a part of it, or the word that it did not change.
-fn send(method: &Method, headers: &HeaderMap, media: &str, tag: &str, bytes: Vec<u8>) -> Response<Body> {
+fn send(method: &Method, headers: &HeaderMap, media: &str, tag: &str, bytes: Bytes) -> Response<Body> {
     let field = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let mut builder = Response::builder()
         .header(header::CONTENT_TYPE, media)
@@ -262,7 +341,7 @@ fn send(method: &Method, headers: &HeaderMap, media: &str, tag: &str, bytes: Vec
             builder = builder
                 .status(StatusCode::PARTIAL_CONTENT)
                 .header(header::CONTENT_RANGE, format!("bytes {begin}-{}/{total}", end - 1));
-            bytes[begin..end].to_vec()
+            bytes.slice(begin..end)
         }
         None => bytes,
     };
