@@ -539,6 +539,7 @@ impl Engine {
     /// # Errors
     /// If the disk fails.
     pub async fn close(&self) -> Result<(), SyncError> {
+        self.packages.note_all().await;
         self.ledger.close().await
     }
 }

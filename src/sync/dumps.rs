@@ -279,7 +279,8 @@ async fn manifest(engine: &Arc<Engine>, listed: &Listed, how: Reading) -> Result
                     engine.status().error(&format!("{error}; its manifest is read from {contents} instead"));
                 }
                 let row = manifest_row(&listed.row, &document);
-                return Ok(Some(Spooled { row, ..document }));
+                let readable = !late && engine.packages.directory(&package, false).await.is_ok();
+                return Ok(Some(Spooled { row, package: readable.then_some(package), ..document }));
             }
             Err(other) => engine.status().warning(&format!("{other}; the package itself is read instead")),
         }

@@ -83,6 +83,11 @@ impl OpenFiles {
         self.with(|inner| Arc::clone(inner.packages.entry(id).or_insert(package)))
     }
 
+    /// All open packages.
+    pub(super) fn packages(&self) -> Vec<Arc<Package>> {
+        self.with(|inner| inner.packages.values().map(Arc::clone).collect())
+    }
+
     /// Whether it is being written.
     pub(super) fn is_busy(&self, place: Stored) -> bool {
         match place {
@@ -102,7 +107,13 @@ impl OpenFiles {
                 .map(|(version, _)| *version)
                 .collect();
             versions.iter().for_each(|version| drop(inner.files.pop(version)));
-            inner.packages.retain(|id, _| !gone.contains(&Stored::Package(*id)));
+            inner.packages.retain(|id, package| {
+                let stays = !gone.contains(&Stored::Package(*id));
+                if !stays {
+                    package.left();
+                }
+                stays
+            });
         });
     }
 }

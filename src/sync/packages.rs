@@ -38,6 +38,8 @@ const DIRECTORY_STEP: u64 = 16 << 20;
 const HEAD_START: Duration = Duration::from_millis(400);
 /// Packages up to this size are waited for rather than read aside, if they come.
 const SMALL: u64 = 16 << 20;
+/// After how many bytes of parts it is noted that they are here.
+const COUNT_EACH: u64 = 1 << 20;
 /// How often it is noted that a package is in use.
 const TOUCH_EVERY: Duration = Duration::from_secs(10);
 
@@ -73,6 +75,10 @@ pub(super) struct Package {
     /// Parts that are being fetched aside.
     asked: Mutex<Vec<(u64, u64)>>,
     touched: Mutex<Option<Instant>>,
+    /// How many bytes of it the catalog knows to be here.
+    counted: AtomicU64,
+    /// Whether its file has left the store: what comes now is nobody's.
+    gone: AtomicBool,
     /// Held by whoever goes through its members.
     pub(super) looking: Arc<tokio::sync::Mutex<()>>,
 }
@@ -99,6 +105,11 @@ impl Package {
 
     fn downloading(&self) -> Option<u64> {
         Some(self.stream.load(Ordering::Acquire)).filter(|at| *at != NOWHERE)
+    }
+
+    /// Its file has left the store.
+    pub(super) fn left(&self) {
+        self.gone.store(true, Ordering::Release);
     }
 
     /// Whether a download of it is under way.
@@ -209,6 +220,8 @@ impl Packages {
             stream: AtomicU64::new(NOWHERE),
             asked: Mutex::new(Vec::new()),
             touched: Mutex::new(None),
+            counted: AtomicU64::new(0),
+            gone: AtomicBool::new(false),
             looking: Arc::default(),
         });
         Ok(self.files.put_package(row.id, package))
@@ -363,13 +376,10 @@ impl Packages {
             (_, true) => self.complete(package, row, &notes).await,
             (Err(error), _) if matches!(error.trouble, Trouble::Changed) => result.map(|_| ()),
             _ => {
-                if notes.validator.is_some() {
-                    // What came is kept for the next try; that this cannot be noted changes nothing else.
-                    let _ = fill.write_notes(&notes);
-                } else if result.is_err() {
+                if notes.validator.is_none() && result.is_err() {
                     self.forget_parts(package)?;
                 }
-                self.has_now(package, false).await;
+                self.note(package).await;
                 result.map(|_| ())
             }
         }
@@ -474,12 +484,44 @@ impl Packages {
             .map_err(disk)
     }
 
+    /// Notes how much of a package is here, if that is worth it after parts of it were fetched aside.
+    pub(super) async fn count(&self, package: &Package) {
+        let here = package.parts.ranges().len();
+        if !package.is_whole() && here > package.counted.load(Ordering::Acquire) + COUNT_EACH {
+            self.note(package).await;
+        }
+    }
+
+    /// Notes which parts of a package are here.
+    async fn note(&self, package: &Package) {
+        let notes = self.notes(package);
+        if notes.validator.is_some() && !package.gone.load(Ordering::Acquire) {
+            // What cannot be noted is fetched again by the next process, and nothing else.
+            let _ = notes.write(&self.store.package_notes(package.id));
+        }
+        self.has_now(package, false).await;
+    }
+
+    /// Notes for the next process which parts of packages are here.
+    pub(super) async fn note_all(&self) {
+        for package in self.files.packages() {
+            let here = package.parts.ranges().len();
+            if !package.is_whole() && here != package.counted.load(Ordering::Acquire) {
+                self.note(&package).await;
+            }
+        }
+    }
+
     /// Notes how much of a package is here.
     async fn has_now(&self, package: &Package, is_whole: bool) {
+        if package.gone.load(Ordering::Acquire) {
+            return;
+        }
         let bytes = match is_whole {
             true => package.total().unwrap_or(0),
             false => package.parts.ranges().len(),
         };
+        package.counted.store(bytes, Ordering::Release);
         let doubtful = package.doubtful.load(Ordering::Acquire);
         if let Err(error) = self.ledger.package_has(package.id, bytes, is_whole, doubtful).await {
             self.status.error(&error.to_string());

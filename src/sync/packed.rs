@@ -110,6 +110,7 @@ impl Contents {
         let member = archived(member_row);
         self.packages.bring(&package, member.extent(), || flight.parts.progress()).await?;
         self.packages.touch(&package);
+        self.packages.count(&package).await;
         let expected = self.expected_of_member(row, member_row);
         let looked = self.ledger.pending_member(row.id).unwrap_or(member_row.state);
         let (own, store, url, verify) = (Arc::clone(&package), Arc::clone(&self.store), row.uri.clone(), self.verify);

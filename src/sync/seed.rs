@@ -39,13 +39,16 @@ pub(super) struct Beside {
     fit: Fit,
     from: From,
     fresh: bool,
+    read: bool,
 }
 
 impl Beside {
     /// Reads the manifests of the packages, and gives the versions of the list their members. To be called
     /// twice: the reading may go on while the list is applied, the giving comes after.
     pub(super) async fn read(&mut self, engine: &Arc<Engine>) {
-        dumps::read(engine, &mut self.dump, &[], self.how).await;
+        if !self.read {
+            dumps::read(engine, &mut self.dump, &[], self.how).await;
+        }
     }
 
     /// See [`Beside::read`].
@@ -141,12 +144,20 @@ async fn with_dump(
     let (mut dump, fit, how) = dump?;
     let dumped = dump.at();
     let from = choose(lists.as_ref(), &dump, list_urls.is_empty());
-    if let (From::List { .. } | From::ListAlone { .. }, Some(lists)) = (&from, lists) {
-        let beside = Some(Beside { dump, how, fit, from, fresh });
-        return Ok(Baseline { lists, beside, changes_begin, dumped, packages: None });
-    }
+    let lists = match (&from, lists) {
+        (From::List { .. } | From::ListAlone { .. }, Some(lists)) => {
+            let beside = Some(Beside { dump, how, fit, from, fresh, read: false });
+            return Ok(Baseline { lists, beside, changes_begin, dumped, packages: None });
+        }
+        (_, lists) => lists.filter(|lists| fresh && !lists.read.is_empty()),
+    };
     engine.status().phase("reading packages");
     dumps::read(engine, &mut dump, seen, how).await;
+    if let Some(lists) = lists.filter(|_| !dump.failed.is_empty()) {
+        // Part of a newer dump would be less than an older list.
+        let beside = Some(Beside { dump, how, fit, from: From::List { as_new: false }, fresh, read: true });
+        return Ok(Baseline { lists, beside, changes_begin, dumped, packages: None });
+    }
     if fresh {
         let (name, why) = said(&from, &dump, fit);
         note(engine, set, name, why).await?;
