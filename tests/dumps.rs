@@ -947,7 +947,7 @@ fn zip64(path: &std::path::Path, hole: u64, members: &[(String, Vec<u8>)]) {
         directory.extend([0xff; 8]);
         directory.extend(u16::try_from(name.len()).unwrap().to_le_bytes());
         directory.extend(28_u16.to_le_bytes());
-        directory.extend([0; 12]);
+        directory.extend([0; 10]);
         directory.extend([0xff; 4]);
         directory.extend(name.as_bytes());
         directory.extend([1, 0, 24, 0]);
