@@ -20,8 +20,8 @@ use axum::http::{HeaderMap, Method, Response, StatusCode, Uri, header};
 use bytes::Bytes;
 use quick_xml::escape::escape;
 use sha2::{Digest as _, Sha256};
-use zip::write::{SimpleFileOptions, ZipWriter};
 use zip::CompressionMethod;
+use zip::write::{SimpleFileOptions, ZipWriter};
 
 use crate::document::{Capability, Datetime};
 

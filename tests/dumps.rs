@@ -49,7 +49,9 @@ fn large_source(nginx: &Nginx) {
             let path = format!("data/{:02}/{number:05}.txt", number / 1000);
             let content = match number % 3 {
                 0 => bytes(number, 200 + usize::try_from(scramble(number) % 6000).unwrap()),
-                _ => format!("words of {number}, ").repeat(20 + usize::try_from(scramble(number) % 200).unwrap()).into_bytes(),
+                _ => format!("words of {number}, ")
+                    .repeat(20 + usize::try_from(scramble(number) % 200).unwrap())
+                    .into_bytes(),
             };
             fs::create_dir_all(root.join(&path).parent().unwrap()).unwrap();
             fs::write(root.join(&path), &content).unwrap();
@@ -127,7 +129,8 @@ fn the_status_says_what_a_mirror_is_seeded_from_and_why() {
     assert!(from == "list" && why.contains("seed=list"), "{from}: {why}");
     assert_eq!(singles(&server), 3);
     // Packages larger than the cache may be are read from where they are.
-    let packages = [(server.url("/package.zip"), "type=\"application/zip\" length=\"5000000\"".to_owned(), String::new())];
+    let packages =
+        [(server.url("/package.zip"), "type=\"application/zip\" length=\"5000000\"".to_owned(), String::new())];
     server.file("/resourcedump.xml", dump::dump(&format!("at=\"{EARLY}\""), &packages));
     let (from, why) = seed("cache_size=1M");
     assert!(from == "dump" && why.contains("cache_size"), "{from}: {why}");
@@ -148,8 +151,16 @@ fn the_cursor_is_the_smallest_time_that_any_part_began_never_when_one_was_comple
     server.file("/one.zip", package("2026-02-01T00:00:00Z", &own[..2]));
     server.file("/two.zip", package("2026-02-01T00:05:00Z", &own[2..]));
     let packages = [
-        (server.url("/one.zip"), "at=\"2026-02-01T00:00:00Z\" completed=\"2026-02-01T00:09:00Z\"".to_owned(), String::new()),
-        (server.url("/two.zip"), "at=\"2026-01-31T23:59:00Z\" completed=\"2026-02-01T00:10:00Z\"".to_owned(), String::new()),
+        (
+            server.url("/one.zip"),
+            "at=\"2026-02-01T00:00:00Z\" completed=\"2026-02-01T00:09:00Z\"".to_owned(),
+            String::new(),
+        ),
+        (
+            server.url("/two.zip"),
+            "at=\"2026-01-31T23:59:00Z\" completed=\"2026-02-01T00:10:00Z\"".to_owned(),
+            String::new(),
+        ),
     ];
     let head = "at=\"2026-02-01T00:00:00Z\" completed=\"2026-02-01T00:10:00Z\"";
     server.file("/resourcedump.xml", dump::dump(head, &packages));
@@ -292,7 +303,11 @@ fn a_source_with_dumps_alone_is_followed_from_dump_to_dump() {
     assert_eq!(mirror.read("r/2").unwrap(), own[2].bytes);
     assert!(mirror.read("r/0").is_err());
     assert_eq!(mirror.files().len(), 300);
-    let whole = server.requests().iter().filter(|request| request.path == "/next.zip" && request.header("range").is_none()).count();
+    let whole = server
+        .requests()
+        .iter()
+        .filter(|request| request.path == "/next.zip" && request.header("range").is_none())
+        .count();
     assert_eq!((whole, singles(&server)), (0, 0), "parts of the new package were enough");
     // A dump that cannot be read whole adds, and deletes nothing.
     server.file("/broken.zip", package(LATE, &next[..200])[..5000].to_vec());
@@ -387,7 +402,10 @@ fn a_server_without_ranges_gives_its_packages_all_the_same() {
     drop(mirror);
     // With it, the tree is there at once, and the members join it later.
     let link = contents(&server.url("/manifest.xml"));
-    server.file("/resourcedump.xml", dump::dump(&format!("at=\"{EARLY}\""), &[(server.url("/package.zip"), String::new(), link)]));
+    server.file(
+        "/resourcedump.xml",
+        dump::dump(&format!("at=\"{EARLY}\""), &[(server.url("/package.zip"), String::new(), link)]),
+    );
     let began = Instant::now();
     let mirror = Mirror::mount(&server.url("/"), "");
     let (after, whole) = (began.elapsed(), mirror.status()["packages"]["whole"].clone());
@@ -443,7 +461,8 @@ fn a_download_that_breaks_goes_on_where_it_broke() {
 
 #[test]
 fn killed_at_any_moment_of_seeding_it_goes_on_and_downloads_nothing_twice_that_was_complete() {
-    let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| u64::from(std::process::id()));
+    let seed =
+        std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| u64::from(std::process::id()));
     eprintln!("SEED={seed}");
     let server = Server::start();
     let mut packages = Vec::new();
@@ -504,7 +523,9 @@ fn killed_at_any_moment_of_seeding_it_goes_on_and_downloads_nothing_twice_that_w
 /// Whether the catalog has a package as complete: what a process after this one goes by.
 fn is_whole(mirror: &Mirror, id: i64) -> bool {
     let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
-    let Ok(catalog) = rusqlite::Connection::open_with_flags(mirror.cache.join("catalog.db"), flags) else { return false };
+    let Ok(catalog) = rusqlite::Connection::open_with_flags(mirror.cache.join("catalog.db"), flags) else {
+        return false;
+    };
     catalog.query_row("SELECT whole FROM package WHERE id = ?1", [id], |row| row.get(0)).unwrap_or(false)
 }
 
@@ -526,7 +547,10 @@ fn what_is_not_a_zip_is_said_so_and_the_list_serves() {
     assert!(mirror.errors().contains("/package.zip: it is not a ZIP package"), "{}", mirror.errors());
     assert!(status["seed"]["why"].as_str().unwrap().contains("not a ZIP"), "{status:#}");
     // Also where the dump was to say what there is.
-    server.file("/resourcelist.xml", resource_list("2025-01-01T00:00:00Z", &own.iter().map(Item::in_list).collect::<String>()));
+    server.file(
+        "/resourcelist.xml",
+        resource_list("2025-01-01T00:00:00Z", &own.iter().map(Item::in_list).collect::<String>()),
+    );
     let other = Mirror::mount(&server.url("/"), "");
     assert_eq!((other.files().len(), &other.status()["state"]), (3, &"complete".into()), "{:#}", other.status());
     // Without a list, a copy of the manifest says what there is.
@@ -572,20 +596,22 @@ fn each_hostile_member_is_refused_by_itself_and_the_rest_is_served() {
     let uri = |name: &str| server.url(&format!("/r/{name}"));
     let text = |name: &str| format!("content of {name}, ").repeat(30).into_bytes();
     let names = [
-        "climb", "absolut", "drive", "link", "device", "declared", "real", "twin-1", "twin-2", "over", "under", "offset",
-        "crc", "hash", "fair",
+        "climb", "absolut", "drive", "link", "device", "declared", "real", "twin-1", "twin-2", "over", "under",
+        "offset", "crc", "hash", "fair",
     ];
     let stored = |item: Item, name: &str| if matches!(name, "over" | "under") { item.stored() } else { item };
-    let own: Vec<Item> = names
-        .iter()
-        .map(|name| stored(Item::new(&uri(name), &text(name)).at(&format!("/m/{name}")), name))
-        .collect();
+    let own: Vec<Item> =
+        names.iter().map(|name| stored(Item::new(&uri(name), &text(name)).at(&format!("/m/{name}")), name)).collect();
     let (mut packed, mut described) = (own.clone(), own.clone());
     // One unfolds to far more than is said, one is not what is listed.
     packed[6].bytes = text("real").repeat(5000);
     packed[13].bytes[0] ^= 1;
-    let renamed =
-        [(0, "m/climb", "../limb"), (1, "m/absolut", "/absolute"), (2, "m/drive", "C:/driv"), (8, "m/twin-2", "m/twin-1")];
+    let renamed = [
+        (0, "m/climb", "../limb"),
+        (1, "m/absolut", "/absolute"),
+        (2, "m/drive", "C:/driv"),
+        (8, "m/twin-2", "m/twin-1"),
+    ];
     for (at, _, to) in renamed {
         described[at].path = format!("/{}", to.trim_start_matches('/'));
     }
@@ -625,7 +651,8 @@ fn each_hostile_member_is_refused_by_itself_and_the_rest_is_served() {
         assert!(errors.contains(&uri(name)), "nothing is said of {name}: {errors}");
     }
     assert_eq!(server.count("/r/fair"), 0);
-    let below: Vec<String> = shell(&format!("find {} -type f -o -type l", mirror.cache.display())).lines().map(str::to_owned).collect();
+    let below: Vec<String> =
+        shell(&format!("find {} -type f -o -type l", mirror.cache.display())).lines().map(str::to_owned).collect();
     assert!(below.iter().all(|path| !path.contains("limb") && !path.contains("driv")), "{below:?}");
 }
 
@@ -640,7 +667,8 @@ fn damage_is_found_and_mended_while_the_source_still_can() {
     body[header as usize + 120] ^= 0x40;
     hostile(&own, &server, body);
     let mirror = Mirror::mount(&server.url("/"), "");
-    let status = mirror.wait("the damage", |status| status["packages"]["damaged"] == 1 && status["cached"]["resources"] == 50);
+    let status =
+        mirror.wait("the damage", |status| status["packages"]["damaged"] == 1 && status["cached"]["resources"] == 50);
     assert!(status["errors"].to_string().contains(&format!("{}: its member in", own[20].uri)), "{status:#}");
     assert!(status["warnings"].to_string().contains("1 damaged members of it were fetched"), "{status:#}");
     assert_eq!(singles(&server), 1);
@@ -659,16 +687,22 @@ fn a_package_that_is_not_what_its_dump_says_is_trusted_only_where_members_have_h
     let mut own = items(&server, 3);
     own[2] = own[2].clone().saying(&format!("length=\"{}\"", own[2].bytes.len()));
     let body = package(EARLY, &own);
-    for wrong in [facts(b"something else"), format!("hash=\"sha-256:{}\"", support::sha256(b"x")), "length=\"12\"".to_owned()] {
+    for wrong in
+        [facts(b"something else"), format!("hash=\"sha-256:{}\"", support::sha256(b"x")), "length=\"12\"".to_owned()]
+    {
         for item in &own {
             server.file(&item.uri[server.url("").len()..], item.bytes.clone());
         }
         server.file("/package.zip", body.clone());
-        server.file("/resourcedump.xml", dump::dump(&format!("at=\"{EARLY}\""), &[(server.url("/package.zip"), wrong, String::new())]));
+        server.file(
+            "/resourcedump.xml",
+            dump::dump(&format!("at=\"{EARLY}\""), &[(server.url("/package.zip"), wrong, String::new())]),
+        );
         dump::offer(&server, &["resourcedump"]);
         let before = (0..3).map(|number| server.count(&format!("/r/{number}"))).collect::<Vec<_>>();
         let mirror = Mirror::mount(&server.url("/"), "");
-        mirror.wait("a look at all", |status| status["packages"]["verified"] == 2 && status["cached"]["resources"] == 3);
+        mirror
+            .wait("a look at all", |status| status["packages"]["verified"] == 2 && status["cached"]["resources"] == 3);
         for item in &own {
             assert_eq!(mirror.read(&item.uri[server.url("/").len()..]).unwrap(), item.bytes);
         }
@@ -802,23 +836,29 @@ fn sizes_and_attributes_are_those_of_the_manifest_or_else_of_the_member() {
 #[test]
 fn packages_larger_than_the_cache_may_be_are_read_by_parts_and_let_go() {
     let server = Server::start();
-    let own: Vec<Item> =
-        (0..40).map(|number| Item::new(&server.url(&format!("/r/{number}")), &bytes(number, 400_000)).stored()).collect();
+    let own: Vec<Item> = (0..40)
+        .map(|number| Item::new(&server.url(&format!("/r/{number}")), &bytes(number, 400_000)).stored())
+        .collect();
     let body = package(EARLY, &own);
     server.file("/package.zip", body.clone());
-    server.file("/resourcedump.xml", dump::dump(&format!("at=\"{EARLY}\""), &[(server.url("/package.zip"), facts(&body), String::new())]));
+    server.file(
+        "/resourcedump.xml",
+        dump::dump(&format!("at=\"{EARLY}\""), &[(server.url("/package.zip"), facts(&body), String::new())]),
+    );
     dump::offer(&server, &["resourcedump"]);
     let mirror = Mirror::mount(&server.url("/"), "cache_size=6M");
     for item in own.iter().chain(&own) {
         assert_eq!(mirror.read(&item.uri[server.url("/").len()..]).unwrap(), item.bytes);
     }
-    let whole = server.requests().iter().any(|request| request.path == "/package.zip" && request.header("range").is_none());
+    let whole =
+        server.requests().iter().any(|request| request.path == "/package.zip" && request.header("range").is_none());
     assert!(!whole, "it does not fit");
     let held = shell(&format!("du -sk {0}/packages {0}/objects | cut -f1 | paste -sd+ | bc", mirror.cache.display()));
     assert!(held.trim().parse::<u64>().unwrap() < 8 << 10, "{held} KiB");
     assert_eq!(singles(&server), 0);
     // Ahead of use: as many as there is room for, all of which are had from the package.
-    let said = support::text(&run(&["fetch", &mirror.path("r/0").to_string_lossy(), &mirror.path("r/1").to_string_lossy()]));
+    let said =
+        support::text(&run(&["fetch", &mirror.path("r/0").to_string_lossy(), &mirror.path("r/1").to_string_lossy()]));
     assert!(said.contains("1 file"), "{said}");
 }
 
@@ -828,7 +868,13 @@ fn fetch_brings_the_packages_that_a_directory_needs() {
     let own = items(&server, 200);
     dump::source(&server, EARLY, &own, None);
     // Nothing is downloaded ahead: the disk is said to be too small for it.
-    server.file("/resourcedump.xml", dump::dump(&format!("at=\"{EARLY}\""), &[(server.url("/package.zip"), "length=\"900000000\"".to_owned(), String::new())]));
+    server.file(
+        "/resourcedump.xml",
+        dump::dump(
+            &format!("at=\"{EARLY}\""),
+            &[(server.url("/package.zip"), "length=\"900000000\"".to_owned(), String::new())],
+        ),
+    );
     let mirror = Mirror::mount(&server.url("/"), "cache_size=800M");
     assert_eq!(mirror.status()["packages"]["whole"], 0);
     let said = support::text(&run(&["fetch", &mirror.path("r").to_string_lossy()]));
@@ -846,8 +892,9 @@ fn fetch_brings_the_packages_that_a_directory_needs() {
 #[test]
 fn a_full_disk_is_told_corrupts_nothing_and_it_goes_on_when_there_is_room() {
     let server = Server::start();
-    let own: Vec<Item> =
-        (0..60).map(|number| Item::new(&server.url(&format!("/r/{number}")), &bytes(number, 1 << 20)).stored()).collect();
+    let own: Vec<Item> = (0..60)
+        .map(|number| Item::new(&server.url(&format!("/r/{number}")), &bytes(number, 1 << 20)).stored())
+        .collect();
     dump::source(&server, EARLY, &own, None);
     let folder = tempfile::tempdir().unwrap();
     let disk = Tmpfs::mount(folder.path(), "100M");
@@ -901,11 +948,16 @@ fn packages_and_members_beyond_four_gibibytes() {
     let items = [Item::new(&nginx.url("/r/small"), &small).stored()];
     let huge = Item::new(&nginx.url("/r/huge"), b"").saying(&format!("length=\"{hole}\"")).stored();
     let text = manifest(EARLY, &[items[0].clone(), huge.clone()]);
-    zip64(&path, hole, &[("resources/small".into(), small.clone()), ("manifest.xml".into(), text.clone().into_bytes())]);
+    zip64(
+        &path,
+        hole,
+        &[("resources/small".into(), small.clone()), ("manifest.xml".into(), text.clone().into_bytes())],
+    );
     let text = text.replace(&items[0].path, "/resources/small").replace(&huge.path, "/resources/huge");
     zip64(&path, hole, &[("resources/small".into(), small.clone()), ("manifest.xml".into(), text.into_bytes())]);
     let root = nginx.root().to_owned();
-    let packages = [(nginx.url("/huge.zip"), format!("length=\"{}\"", fs::metadata(&path).unwrap().len()), String::new())];
+    let packages =
+        [(nginx.url("/huge.zip"), format!("length=\"{}\"", fs::metadata(&path).unwrap().len()), String::new())];
     fs::write(root.join("resourcedump.xml"), dump::dump(&format!("at=\"{EARLY}\""), &packages)).unwrap();
     let offered = capability(&nginx.url("/resourcedump.xml"), "resourcedump");
     fs::write(root.join("capabilitylist.xml"), document("capabilitylist", "", "", &offered)).unwrap();
@@ -1006,7 +1058,8 @@ fn files_that_are_open_keep_their_version_while_dumps_follow_each_other() {
     let old = [Item::new(&server.url("/r/0"), &bytes(1, 600_000)), Item::new(&server.url("/r/1"), &bytes(2, 3 << 20))];
     dump::source(&server, EARLY, &old, None);
     let mirror = Mirror::mount(&server.url("/"), "");
-    let open: Vec<fs::File> = (0..2).map(|number| fs::File::open(mirror.path(&format!("r/{number}"))).unwrap()).collect();
+    let open: Vec<fs::File> =
+        (0..2).map(|number| fs::File::open(mirror.path(&format!("r/{number}"))).unwrap()).collect();
     let mut start = [0; 1000];
     open[1].read_exact_at(&mut start, 0).unwrap();
     let new = [Item::new(&old[0].uri, b"new"), Item::new(&old[1].uri, b"newer")];
@@ -1028,10 +1081,12 @@ static RAISED: AtomicBool = AtomicBool::new(false);
 fn a_package_that_changes_under_way_is_never_mixed() {
     RAISED.store(false, Ordering::SeqCst);
     let server = Server::start();
-    let own: Vec<Item> =
-        (0..30).map(|number| Item::new(&server.url(&format!("/r/{number}")), &bytes(number, 300_000)).stored()).collect();
-    let other: Vec<Item> =
-        (0..30).map(|number| Item::new(&server.url(&format!("/r/{number}")), &bytes(number + 100, 300_000)).stored()).collect();
+    let own: Vec<Item> = (0..30)
+        .map(|number| Item::new(&server.url(&format!("/r/{number}")), &bytes(number, 300_000)).stored())
+        .collect();
+    let other: Vec<Item> = (0..30)
+        .map(|number| Item::new(&server.url(&format!("/r/{number}")), &bytes(number + 100, 300_000)).stored())
+        .collect();
     let bodies = [Arc::new(package(EARLY, &own)), Arc::new(package(EARLY, &other))];
     server.on("/package.zip", move |request| {
         let body = &bodies[usize::from(RAISED.load(Ordering::SeqCst))];

@@ -189,6 +189,7 @@ async fn one(
     };
     let (summary, ()) = tokio::join!(applying, reading);
     let (summary, Applied { recent, fresh }) = summary?;
+    engine.ledger.long_step_made();
     tracing::debug!(?summary, "lists applied");
     fresh.into_iter().for_each(|fresh| engine.look_at(fresh));
     if let Some(beside) = beside {
@@ -317,7 +318,6 @@ fn apply(
     transaction.finish_set(set.id, &SyncResult { state, cursor: from, at: cursor, held, held_edition })?;
     let applied = Applied { recent: transaction.recent(), fresh };
     let changes = transaction.commit()?;
-    writer.checkpoint()?;
     Ok(((summary, applied), changes))
 }
 

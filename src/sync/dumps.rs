@@ -247,7 +247,8 @@ pub(super) async fn attach(
         let (back, fresh) = engine
             .ledger
             .step(move |writer| {
-                let mut transaction = writer.begin(true)?;
+                // If this is lost with the machine's power, it is done again.
+                let mut transaction = writer.begin(false)?;
                 transaction.remember(recent);
                 let fresh = attach_beside_list(&mut transaction, &mapper, &status, directory, &document)?;
                 let recent = transaction.recent();

@@ -5,7 +5,7 @@
 //! makes nobody wait who only wants to read.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -51,6 +51,8 @@ struct Inner {
     announce: mpsc::UnboundedSender<Changes>,
     stored: AtomicU64,
     cache_size: Option<u64>,
+    /// Whether a long step has left much in the write-ahead log.
+    long_step: AtomicBool,
     store: Arc<Store>,
     status: Arc<Status>,
     open_files: OpenFiles,
@@ -78,6 +80,7 @@ impl Ledger {
             announce,
             stored,
             cache_size,
+            long_step: AtomicBool::new(false),
             store,
             status,
             open_files,
@@ -102,6 +105,11 @@ impl Ledger {
         let (value, changes) = done.await.map_err(|error| SyncError::Catalog(error.to_string()))??;
         self.announce(changes);
         Ok(value)
+    }
+
+    /// A long step was made: what it left in the write-ahead log is brought into the database soon.
+    pub(super) fn long_step_made(&self) {
+        self.0.long_step.store(true, Ordering::Release);
     }
 
     /// Writes something small at once.
@@ -197,7 +205,8 @@ impl Ledger {
     ) -> Result<(), SyncError> {
         let before = self
             .step(move |writer| {
-                let transaction = writer.begin(whole)?;
+                // If this is lost with the machine's power, the package comes anew.
+                let transaction = writer.begin(false)?;
                 let before = transaction.package_has(package, bytes, whole, doubtful, Datetime::now())?;
                 Ok((before, transaction.commit()?))
             })
@@ -271,11 +280,12 @@ async fn keep(ledger: std::sync::Weak<Inner>, mut incoming: mpsc::UnboundedRecei
             Err(_) => {}
         }
         if flushed.elapsed() >= FLUSH {
-            if dirty {
+            if dirty || ledger.0.long_step.swap(false, Ordering::AcqRel) {
                 let store = Arc::clone(&ledger.0.store);
                 let result = ledger
                     .step(move |writer| {
                         flush(writer, &store)?;
+                        writer.checkpoint()?;
                         Ok(((), Changes::default()))
                     })
                     .await;

@@ -92,8 +92,11 @@ pub fn package(at: &str, items: &[Item]) -> Vec<u8> {
 pub fn package_with(manifest: &str, items: &[Item]) -> Vec<u8> {
     let mut writer = ZipWriter::new(std::io::Cursor::new(Vec::new()));
     let method = |deflated| {
-        SimpleFileOptions::default()
-            .compression_method(if deflated { CompressionMethod::Deflated } else { CompressionMethod::Stored })
+        SimpleFileOptions::default().compression_method(if deflated {
+            CompressionMethod::Deflated
+        } else {
+            CompressionMethod::Stored
+        })
     };
     for item in items {
         writer.start_file(item.path.trim_start_matches('/'), method(item.deflated)).expect("a member");
@@ -108,10 +111,8 @@ pub fn package_with(manifest: &str, items: &[Item]) -> Vec<u8> {
 
 /// A Resource Dump whose packages are at these URLs, with these attributes, and links as given.
 pub fn dump(attributes: &str, packages: &[(String, String, String)]) -> String {
-    let entries: String = packages
-        .iter()
-        .map(|(url, md, links)| entry(url, md).replace("</url>", &format!("{links}</url>")))
-        .collect();
+    let entries: String =
+        packages.iter().map(|(url, md, links)| entry(url, md).replace("</url>", &format!("{links}</url>"))).collect();
     document("resourcedump", attributes, "", &entries)
 }
 
@@ -123,7 +124,8 @@ pub fn contents(url: &str) -> String {
 /// The Source Description and the Capability List of a Source with these capabilities, each at
 /// `/CAPABILITY.xml`.
 pub fn offer(server: &Server, capabilities: &[&str]) {
-    let entries: String = capabilities.iter().map(|name| capability(&server.url(&format!("/{name}.xml")), name)).collect();
+    let entries: String =
+        capabilities.iter().map(|name| capability(&server.url(&format!("/{name}.xml")), name)).collect();
     server.file("/capabilitylist.xml", document("capabilitylist", "", "", &entries));
     let sets = capability(&server.url("/capabilitylist.xml"), "capabilitylist");
     server.file("/.well-known/resourcesync", document("description", "", "", &sets));
