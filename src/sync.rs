@@ -199,6 +199,17 @@ pub struct Engine {
     reported: AtomicU64,
 }
 
+/// What all parts of the engine work with. Cheap to clone.
+#[derive(Clone, Debug)]
+struct Shared {
+    client: Arc<Client>,
+    store: Arc<Store>,
+    readers: Arc<Pool>,
+    ledger: Ledger,
+    status: Arc<Status>,
+    files: OpenFiles,
+}
+
 /// Holds a cache to what it was made for: the layout of its tree follows from it.
 fn bind(writer: &Writer, cache: &Path, config: &Config) -> Result<(), SyncError> {
     let wanted = [("source", Some(&config.source)), ("base", config.base.as_ref()), ("set", config.set.as_ref())];
@@ -243,8 +254,16 @@ impl Engine {
             Ledger::open(writer, Arc::clone(&store), Arc::clone(&status), announce, cache_size, files.clone())?;
         content::tidy(&store, &readers).map_err(SyncError::Cache)?;
         packages::tidy(&store, &readers).map_err(SyncError::Cache)?;
-        let packages = Packages::new(&client, &store, &readers, &ledger, &status, files.clone(), config.offline);
-        let contents = Contents::new(&config, &client, &store, &readers, &ledger, &status, files, &packages);
+        let shared = Shared {
+            client: Arc::clone(&client),
+            store: Arc::clone(&store),
+            readers: Arc::clone(&readers),
+            ledger: ledger.clone(),
+            status: Arc::clone(&status),
+            files,
+        };
+        let packages = Packages::new(shared.clone(), config.offline);
+        let contents = Contents::new(&config, shared, &packages);
         Ok(Arc::new(Self {
             poll: watch::Sender::new(config.poll),
             synced: watch::Sender::new(()),
@@ -435,10 +454,12 @@ impl Engine {
                 tracing::debug!(%error, "a package is not whole yet");
                 failed += 1;
             }
-            if row.wanted && row.whole && !row.indexed {
-                if let Err(error) = dumps::attach_later(self, &row).await {
-                    self.status.error(&error.to_string());
-                }
+            if row.wanted
+                && row.whole
+                && !row.indexed
+                && let Err(error) = dumps::attach_later(self, &row).await
+            {
+                self.status.error(&error.to_string());
             }
             let Some(package) = self.packages.get(id) else { continue };
             let verifier = self.verifier();

@@ -190,3 +190,37 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, CatalogError> {
     connection.set_prepared_statement_cache_capacity(32);
     Ok(connection)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cache_of_the_first_schema_is_brought_to_the_newest_and_keeps_what_it_has() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("catalog.db");
+        let first = Connection::open(&path).unwrap();
+        first.execute_batch(STEPS[0]).unwrap();
+        seed(&first).unwrap();
+        first
+            .execute_batch(
+                "INSERT INTO rset (key, label, directory, state, resources) VALUES ('k', 'l', 1, 'complete', 1);
+                 INSERT INTO document (rset, url, part, entries) VALUES (1, 'u', 0, 1);
+                 INSERT INTO name (id, parent, name, rset, version) VALUES (8, 1, 'n', 1, 8);
+                 INSERT INTO version (id, name, document, begin, mtime, dated) VALUES (8, 8, 1, 0, 0, 0);",
+            )
+            .unwrap();
+        first.pragma_update(None, "user_version", 1).unwrap();
+        drop(first);
+        let mapper = std::sync::Arc::new(crate::path::Mapper::new("http://example.com/", false).unwrap());
+        let mut writer = crate::catalog::Writer::open(folder.path(), mapper).unwrap();
+        let sets = writer.sets().unwrap();
+        assert_eq!((sets.len(), sets[0].resources, sets[0].seed.as_ref()), (1, 1, None));
+        assert_eq!(writer.documents(1).unwrap()[0].package, None);
+        let transaction = writer.begin(true).unwrap();
+        let row = crate::catalog::PackageRow { rset: 1, url: "p".to_owned(), ..Default::default() };
+        assert_eq!(transaction.put_package(&row).unwrap(), transaction.put_package(&row).unwrap());
+        transaction.commit().unwrap();
+        assert!(writer.readers().ask(|reader| reader.version(8)).unwrap().is_some());
+    }
+}

@@ -88,7 +88,7 @@ fn introduce(source: &demo::Source, directory: &Path, took: std::time::Duration)
     println!("Try:");
     for (command, what) in [
         (format!("ls {at}"), "the resources are files"),
-        (format!("cat {at}/texts/00/text-0007.txt"), "fetched, verified and kept at the first read"),
+        (format!("cat {at}/texts/00/text-0007.txt"), "read out of a package of the Source's dump, and verified"),
         (format!("getfattr -d {at}/texts/00/text-0007.txt"), "what the Source says of it"),
         ("resourcesync status".to_owned(), "what the mount is doing"),
         (format!("resourcesync fetch {at}/texts"), "bring content ahead of use"),

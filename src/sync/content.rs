@@ -24,7 +24,7 @@ use super::open_files::OpenFiles;
 use super::packages::Packages;
 use super::ranges::Ranges;
 use super::status::Status;
-use super::{Config, SyncError, Verify};
+use super::{Config, Shared, SyncError, Verify};
 use crate::catalog::{Content, MemberState, Place, Pool, Stored, VersionRow};
 use crate::document::Algorithm;
 use crate::source::{Asked, Client, Expected, SourceError, Trouble, locations};
@@ -109,23 +109,19 @@ fn capacity(size: usize) -> NonZeroUsize {
 impl Contents {
     pub(super) fn new(
         config: &Config,
-        client: &Arc<Client>,
-        store: &Arc<Store>,
-        readers: &Arc<Pool>,
-        ledger: &Ledger,
-        status: &Arc<Status>,
-        files: OpenFiles,
+        shared: Shared,
         packages: &Arc<Packages>,
     ) -> Arc<Self> {
+        let Shared { client, store, readers, ledger, status, files } = shared;
         let ahead = client.connections().saturating_sub(1).max(1);
         Arc::new(Self {
             verify: config.verify,
             offline: config.offline,
-            client: Arc::clone(client),
-            store: Arc::clone(store),
-            readers: Arc::clone(readers),
-            ledger: ledger.clone(),
-            status: Arc::clone(status),
+            client,
+            store,
+            readers,
+            ledger,
+            status,
             files,
             packages: Arc::clone(packages),
             flights: Mutex::new(HashMap::new()),

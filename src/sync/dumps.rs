@@ -231,7 +231,7 @@ pub(super) async fn read(engine: &Arc<Engine>, dump: &mut Dump, known: &[Documen
         }
     }
     // The order in which packages came is chance; the order in which they apply must not be.
-    dump.manifests.sort_by(|one, other| one.row.package.cmp(&other.row.package));
+    dump.manifests.sort_by_key(|document| document.row.package);
 }
 
 /// Gives the versions of a list the members of the packages whose manifests were read beside it. What was

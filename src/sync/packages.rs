@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, Semaphore};
 
-use super::SyncError;
+use super::{Shared, SyncError};
 use super::fill::{Fill, MOST_BREAKS, Notes, Parts, Result, Wanted, part, whole};
 use super::ledger::{Ledger, boot};
 use super::members::archived;
@@ -162,22 +162,15 @@ pub(super) struct Packages {
 }
 
 impl Packages {
-    pub(super) fn new(
-        client: &Arc<Client>,
-        store: &Arc<Store>,
-        readers: &Arc<Pool>,
-        ledger: &Ledger,
-        status: &Arc<Status>,
-        files: OpenFiles,
-        offline: bool,
-    ) -> Arc<Self> {
+    pub(super) fn new(shared: Shared, offline: bool) -> Arc<Self> {
+        let Shared { client, store, readers, ledger, status, files } = shared;
         let at_once = client.connections().saturating_sub(1).clamp(1, MOST_AT_ONCE);
         Arc::new(Self {
-            client: Arc::clone(client),
-            store: Arc::clone(store),
-            readers: Arc::clone(readers),
-            ledger: ledger.clone(),
-            status: Arc::clone(status),
+            client,
+            store,
+            readers,
+            ledger,
+            status,
             offline,
             files,
             slots: Semaphore::new(at_once),

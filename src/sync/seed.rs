@@ -246,7 +246,7 @@ fn said(from: &From, dump: &Dump, fit: Fit) -> (&'static str, String) {
     };
     let size = match dump.bytes() {
         0 => String::new(),
-        bytes => format!(", {bytes} bytes"),
+        bytes => format!(", {:.1} MiB", bytes as f64 / f64::from(1 << 20)),
     };
     let mut why = match from {
         From::ListAlone { why } => return ("list", why.clone()),
