@@ -1109,3 +1109,36 @@ fn a_package_that_changes_under_way_is_never_mixed() {
         assert_eq!(mirror.read(&item.uri[server.url("/").len()..]).unwrap(), item.bytes, "{}", item.uri);
     }
 }
+
+#[test]
+fn packages_that_wait_for_their_turn_can_be_read_from_too() {
+    let server = Server::start();
+    let mut packages = Vec::new();
+    let mut own = Vec::new();
+    for number in 0..9_u64 {
+        let part: Vec<Item> = (0..20)
+            .map(|at| number * 100 + at)
+            .map(|id| Item::new(&server.url(&format!("/r/{id}")), &bytes(id, 400_000)).stored())
+            .collect();
+        let body = Arc::new(package(EARLY, &part));
+        packages.push((server.url(&format!("/{number}.zip")), facts(&body), String::new()));
+        server.on(&format!("/{number}.zip"), move |request| {
+            let reply = Reply::good(request, &body);
+            // A whole package takes a minute.
+            if request.header("range").is_none() { Reply { drip: Duration::from_millis(120), ..reply } } else { reply }
+        });
+        own.extend(part);
+    }
+    server.file("/resourcedump.xml", dump::dump(&format!("at=\"{EARLY}\""), &packages));
+    dump::offer(&server, &["resourcedump"]);
+    for options in ["timeout=5", "timeout=5,connections=2"] {
+        let began = Instant::now();
+        let mirror = Mirror::mount(&server.url("/"), options);
+        assert_eq!(mirror.files().len(), 180);
+        for id in [5, 419, 800, 819] {
+            assert_eq!(mirror.read(&format!("r/{id}")).unwrap(), bytes(id, 400_000), "{}", mirror.errors());
+        }
+        assert!(began.elapsed() < Duration::from_secs(12), "{options}: {:?}", began.elapsed());
+        assert_eq!(singles(&server), 0);
+    }
+}

@@ -107,11 +107,7 @@ fn capacity(size: usize) -> NonZeroUsize {
 }
 
 impl Contents {
-    pub(super) fn new(
-        config: &Config,
-        shared: Shared,
-        packages: &Arc<Packages>,
-    ) -> Arc<Self> {
+    pub(super) fn new(config: &Config, shared: Shared, packages: &Arc<Packages>) -> Arc<Self> {
         let Shared { client, store, readers, ledger, status, files } = shared;
         let ahead = client.connections().saturating_sub(1).max(1);
         Arc::new(Self {

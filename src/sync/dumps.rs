@@ -173,6 +173,8 @@ pub(super) struct Reading {
     pub(super) download: bool,
     /// Whether they are to be brought here, in the end.
     pub(super) wanted: bool,
+    /// Whether a list says what there is: then nothing is to be learnt again of packages that were read.
+    pub(super) beside: bool,
 }
 
 /// Enters the packages of a dump into the catalog, and begins to download them if that is wished.
@@ -209,7 +211,7 @@ pub(super) async fn read(engine: &Arc<Engine>, dump: &mut Dump, known: &[Documen
         .filter(|listed| {
             let before = known.iter().find(|row| row.package == Some(listed.row.id)).filter(|_| listed.row.indexed);
             dump.unchanged.extend(before.cloned());
-            before.is_none()
+            before.is_none() && !(how.beside && listed.row.indexed)
         })
         .cloned()
         .collect();

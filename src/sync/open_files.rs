@@ -92,7 +92,7 @@ impl OpenFiles {
     pub(super) fn is_busy(&self, place: Stored) -> bool {
         match place {
             Stored::Object(_) => false,
-            Stored::Package(id) => self.package(id).is_some_and(|package| package.is_downloading()),
+            Stored::Package(id) => self.package(id).is_some_and(|package| package.is_busy()),
         }
     }
 

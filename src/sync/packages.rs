@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, Semaphore};
 
-use super::{Shared, SyncError};
 use super::fill::{Fill, MOST_BREAKS, Notes, Parts, Result, Wanted, part, whole};
 use super::ledger::{Ledger, boot};
 use super::members::archived;
 use super::open_files::OpenFiles;
 use super::ranges::Ranges;
 use super::status::Status;
+use super::{Shared, SyncError};
 use crate::catalog::{CatalogError, PackageRow, Pool, Stored};
 use crate::source::{Asked, Client, Expected, Hasher, SourceError, Trouble, verify};
 use crate::store::Store;
@@ -70,7 +70,9 @@ pub(super) struct Package {
     parts: Arc<Parts>,
     known: Mutex<Known>,
     whole: AtomicBool,
-    /// Where the download is.
+    /// Whether a download was begun, or waits for its turn.
+    busy: AtomicBool,
+    /// Where the download is, once it has its turn.
     stream: AtomicU64,
     /// Parts that are being fetched aside.
     asked: Mutex<Vec<(u64, u64)>>,
@@ -112,9 +114,9 @@ impl Package {
         self.gone.store(true, Ordering::Release);
     }
 
-    /// Whether a download of it is under way.
-    pub(super) fn is_downloading(&self) -> bool {
-        self.downloading().is_some()
+    /// Whether a download of it is under way, or waits for its turn.
+    pub(super) fn is_busy(&self) -> bool {
+        self.busy.load(Ordering::Acquire)
     }
 
     fn is_asked(&self, begin: u64, end: u64) -> bool {
@@ -156,7 +158,7 @@ pub(super) struct Packages {
     status: Arc<Status>,
     offline: bool,
     files: OpenFiles,
-    slots: Semaphore,
+    slots: Arc<Semaphore>,
     /// A download has ended.
     pub(super) ended: Notify,
 }
@@ -173,7 +175,7 @@ impl Packages {
             status,
             offline,
             files,
-            slots: Semaphore::new(at_once),
+            slots: Arc::new(Semaphore::new(at_once)),
             ended: Notify::new(),
         })
     }
@@ -210,6 +212,7 @@ impl Packages {
             parts: Arc::new(Parts::new(notes.map(|notes| notes.ranges).unwrap_or_default())),
             known: Mutex::new(known),
             whole: AtomicBool::new(is_whole),
+            busy: AtomicBool::new(false),
             stream: AtomicU64::new(NOWHERE),
             asked: Mutex::new(Vec::new()),
             touched: Mutex::new(None),
@@ -235,19 +238,29 @@ impl Packages {
         if self.offline || package.is_whole() {
             return Ok(());
         }
-        let idle = package.stream.compare_exchange(NOWHERE, 0, Ordering::AcqRel, Ordering::Acquire);
-        if idle.is_err() {
+        if package.busy.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
         locked(&package.known).failed = None;
         let (this, row) = (Arc::clone(self), row.clone());
+        // Who looks next is to see at once that a download is under way; of one that waits for its turn,
+        // parts are fetched aside.
+        let slot = Arc::clone(&self.slots).try_acquire_owned().ok();
+        if slot.is_some() {
+            package.stream.store(0, Ordering::Release);
+        }
         tokio::spawn(async move {
-            let _slot = this.slots.acquire().await;
+            let _slot = match slot {
+                Some(slot) => Some(slot),
+                None => Arc::clone(&this.slots).acquire_owned().await.ok(),
+            };
+            package.stream.store(0, Ordering::Release);
             let work = std::panic::AssertUnwindSafe(this.download(&package, &row, needed.as_deref()));
             let done = futures_util::FutureExt::catch_unwind(work).await.unwrap_or_else(|_| {
                 Err(SourceError::new(&package.url, Trouble::Broken("a bug ended the download; see the log".to_owned())))
             });
             package.stream.store(NOWHERE, Ordering::Release);
+            package.busy.store(false, Ordering::Release);
             if let Err(error) = done {
                 this.status.error(&error.to_string());
                 locked(&package.known).failed = Some(error);
@@ -551,6 +564,7 @@ impl Packages {
                 Some(at) => {
                     known.total.is_none()
                         || known.ranges == Some(false)
+                        || self.client.connections() < 2
                         || (begin >= at.saturating_sub(SOON) && asked_end < at + SOON)
                 }
                 None => false,
@@ -571,7 +585,16 @@ impl Packages {
                     let problem = format!("it ends at {total}, and something at {begin} was wanted");
                     return Err(SourceError::new(&package.url, Trouble::Nowhere(problem)));
                 }
-                (Some(_), Some(true) | None) => self.aside(package, begin, end).await,
+                (Some(_), Some(true) | None) => {
+                    let fetch = self.aside(package, begin, end);
+                    tokio::pin!(fetch);
+                    loop {
+                        tokio::select! {
+                            came = &mut fetch => break came,
+                            _ = steps.changed() => moved(),
+                        }
+                    }
+                }
                 (_, Some(false)) => {
                     if let Some(error) = known.failed.filter(|_| tries > 0) {
                         return Err(error);
@@ -610,6 +633,8 @@ impl Packages {
         let far = end.max(begin.saturating_add(LEAST_PART)).min(total);
         // No more than is missing.
         let gap = package.parts.ranges().gap(begin, far).unwrap_or((begin, far));
+        let room = self.store.check_room(gap.1 - gap.0);
+        room.map_err(|error| SourceError::new(&package.url, Trouble::Disk(error.to_string())))?;
         let _asking = Asking::begin(package, gap);
         let wanted = Wanted {
             url: &package.url,

@@ -47,6 +47,7 @@ impl Beside {
     /// twice: the reading may go on while the list is applied, the giving comes after.
     pub(super) async fn read(&mut self, engine: &Arc<Engine>) {
         if !self.read {
+            self.how.beside = true;
             dumps::read(engine, &mut self.dump, &[], self.how).await;
         }
     }
@@ -134,7 +135,7 @@ async fn with_dump(
         let mut dump = dumps::bring(engine, set, &dump_urls, seen).await;
         let fit = fits(engine, &dump)?;
         let wanted = fit == Fit::All;
-        let how = Reading { download: fresh && wanted, wanted };
+        let how = Reading { download: fresh && wanted, wanted, beside: false };
         if !dump.packages.is_empty() {
             dumps::enter(engine, &mut dump, how).await?;
         }
