@@ -562,10 +562,12 @@ impl Packages {
             let asked_end = known.total.map_or(end, |total| end.min(total));
             let waits = match package.downloading() {
                 Some(at) => {
+                    // What is missing of a part that the download is within comes in order, and no other way sooner.
+                    let missing = package.parts.ranges().gap(begin, asked_end).map_or(begin, |(first, _)| first);
                     known.total.is_none()
                         || known.ranges == Some(false)
                         || self.client.connections() < 2
-                        || (begin >= at.saturating_sub(SOON) && asked_end < at + SOON)
+                        || (missing >= at.saturating_sub(SOON) && missing < at.saturating_add(SOON))
                 }
                 None => false,
             };
