@@ -253,7 +253,7 @@ impl Engine {
         let ledger =
             Ledger::open(writer, Arc::clone(&store), Arc::clone(&status), announce, cache_size, files.clone())?;
         content::tidy(&store, &readers).map_err(SyncError::Cache)?;
-        packages::tidy(&store, &readers).map_err(SyncError::Cache)?;
+        packages::tidy(&store, &readers, &ledger)?;
         let shared = Shared {
             client: Arc::clone(&client),
             store: Arc::clone(&store),
@@ -402,7 +402,12 @@ impl Engine {
         let mut retry = AGAIN;
         loop {
             synced.mark_unchanged();
-            let left = match self.bring_all().await {
+            let brought = tokio::select! {
+                brought = self.bring_all() => brought,
+                // What goes on goes on; what is wanted now may be something else.
+                _ = synced.changed() => continue,
+            };
+            let left = match brought {
                 Ok(left) => left,
                 Err(error) => {
                     self.status.error(&error.to_string());
@@ -432,6 +437,9 @@ impl Engine {
         let rows = self.readers.ask(|reader| reader.packages())?;
         let mut coming = FuturesUnordered::new();
         for row in rows {
+            if !row.wanted && row.bytes == 0 {
+                continue;
+            }
             if row.wanted && !row.whole && !self.config.offline {
                 match row.indexed {
                     true => self.packages.complete_what_is_needed(&row)?,
@@ -460,6 +468,7 @@ impl Engine {
                 && let Err(error) = dumps::attach_later(self, &row).await
             {
                 self.status.error(&error.to_string());
+                failed += 1;
             }
             let Some(package) = self.packages.get(id) else { continue };
             let verifier = self.verifier();
@@ -474,7 +483,12 @@ impl Engine {
     }
 
     fn verifier(&self) -> members::Verifier<'_> {
-        members::Verifier { readers: &self.readers, ledger: &self.ledger, status: &self.status }
+        members::Verifier {
+            verify: self.config.verify,
+            readers: &self.readers,
+            ledger: &self.ledger,
+            status: &self.status,
+        }
     }
 
     /// Looks at members that versions were just given, behind.

@@ -235,7 +235,8 @@ fn a_dump_newer_than_the_list_says_what_there_is_until_there_is_a_newer_list() {
     assert!(mirror.refresh().status.success());
     assert_eq!((mirror.files().len(), inodes(&mirror)), (4, before.clone()));
     // A newer list says the same of two, less of the third, and the last is gone.
-    let listed = [own[0].clone(), own[1].clone(), own[2].clone().saying(&format!("length=\"{}\"", own[2].bytes.len()))];
+    let less = format!("hash=\"md5:{}\"", support::md5(&own[2].bytes));
+    let listed = [own[0].clone(), own[1].clone(), own[2].clone().saying(&less)];
     let entries: String = listed.iter().map(Item::in_list).collect();
     server.file("/resourcelist.xml", resource_list(LATE, &entries));
     assert!(mirror.refresh().status.success());
@@ -1141,4 +1142,219 @@ fn packages_that_wait_for_their_turn_can_be_read_from_too() {
         assert!(began.elapsed() < Duration::from_secs(12), "{options}: {:?}", began.elapsed());
         assert_eq!(singles(&server), 0);
     }
+}
+
+#[test]
+fn a_package_that_is_replaced_gives_no_other_bytes_to_a_file_that_was_read() {
+    let server = Server::start();
+    let uri = server.url("/r/large");
+    let (old, new) = (bytes(1, 4 << 20), bytes(2, 4 << 20));
+    let filler = Item::new(&server.url("/r/filler"), &bytes(3, 6 << 20)).stored();
+    let packed = |content: &[u8]| {
+        // The new one lies where the old one did, under the old manifest.
+        let mut item = Item::new(&uri, &old).stored();
+        item.bytes = content.to_vec();
+        let described = [Item::new(&uri, &old).stored(), filler.clone()];
+        package_with(&manifest(EARLY, &described), &[item, filler.clone()])
+    };
+    let bodies = Arc::new([packed(&old), packed(&new)]);
+    let replaced = Arc::new(AtomicBool::new(false));
+    let (served, second) = (Arc::clone(&bodies), Arc::clone(&replaced));
+    server.on("/package.zip", move |request| {
+        let now = second.load(Ordering::SeqCst);
+        let mut reply = Reply::good(request, &served[usize::from(now)]);
+        if !now && request.header("range").is_none() {
+            // It never comes to its end.
+            reply.headers.push(("Content-Length".to_owned(), reply.body.len().to_string()));
+            reply.close_after = Some(9 << 20);
+            reply.drip = Duration::from_millis(1);
+        }
+        reply
+    });
+    server.file("/r/large", old.clone());
+    dump::list_package(&server, EARLY, "/package.zip");
+    dump::offer(&server, &["resourcedump"]);
+    let mirror = Mirror::mount(&server.url("/"), "timeout=5");
+    let file = fs::File::open(mirror.path("r/large")).unwrap();
+    let inode = file.metadata().unwrap().ino();
+    assert!(mirror.read("r/large").unwrap() == old);
+    replaced.store(true, Ordering::SeqCst);
+    mirror.refresh();
+    mirror.wait("the new package", |status| status["packages"]["whole"] == 1);
+    shell("sync; echo 3 > /proc/sys/vm/drop_caches");
+    let mut content = vec![0; old.len()];
+    file.read_exact_at(&mut content, 0).unwrap();
+    assert!(content == old, "the open file");
+    let again = fs::metadata(mirror.path("r/large")).unwrap().ino();
+    assert!(again != inode || mirror.read("r/large").unwrap() == old, "the same inode");
+    mirror.kill();
+    assert!(mirror.try_mount().status.success());
+    assert!(mirror.read("r/large").unwrap() == old, "from its own URL: {}", mirror.errors());
+}
+
+#[test]
+fn a_size_that_was_shown_is_not_contradicted_by_a_member() {
+    let server = Server::start();
+    let content = b"a thousand or so bytes, ".repeat(40);
+    let hash = format!("hash=\"sha-256:{}\"", support::sha256(&content));
+    let own = [Item::new(&server.url("/r/0"), &content).saying(&hash)];
+    let listed = own.iter().map(Item::in_list).collect::<String>();
+    server.file("/resourcelist.xml", resource_list(EARLY, &listed));
+    let whole = content.clone();
+    server.on("/r/0", move |request| match request.method.as_str() {
+        "HEAD" => Reply::ok(Vec::new()).with("Content-Length", "10"),
+        _ => Reply::good(request, &whole),
+    });
+    // The package comes late, and its server gives no parts of it.
+    let body =
+        Arc::new(package(EARLY, &[own[0].clone(), Item::new(&server.url("/r/filler"), &bytes(1, 20 << 20)).stored()]));
+    server.on("/package.zip", move |_| Reply { drip: Duration::from_millis(2), ..Reply::ok(body.to_vec()) });
+    dump::list_package(&server, EARLY, "/package.zip");
+    dump::offer(&server, &["resourcedump", "resourcelist"]);
+    let mirror = Mirror::mount(&server.url("/"), "bg");
+    mirror.wait("the list", |status| status["resources"] == 1);
+    assert_eq!(fs::metadata(mirror.path("r/0")).unwrap().len(), 10);
+    mirror.wait("the package", |status| status["packages"]["whole"] == 1);
+    mirror.refresh();
+    // The first try may find that what was shown is not so; the next has it.
+    let read = (0..20).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(300));
+        mirror.read("r/0").ok()
+    });
+    assert!(read.as_deref() == Some(&content[..]), "{:?} {}", read.map(|read| read.len()), mirror.errors());
+}
+
+#[test]
+fn a_package_whose_length_is_not_announced_is_here_for_good() {
+    use std::io::{Read as _, Write as _};
+    let server = Server::start();
+    let own = items(&server, 30);
+    let body = package(EARLY, &own);
+    // A server that only says where a body ends by closing the connection.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/package.zip", listener.local_addr().unwrap());
+    let count = Arc::new(AtomicUsize::new(0));
+    let asked = Arc::clone(&count);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            asked.fetch_add(1, Ordering::SeqCst);
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(b"HTTP/1.0 200 OK\r\nConnection: close\r\n\r\n");
+            let _ = stream.write_all(&body);
+        }
+    });
+    server.file("/resourcedump.xml", dump::dump(&format!("at=\"{EARLY}\""), &[(url, String::new(), String::new())]));
+    dump::offer(&server, &["resourcedump"]);
+    let mut mirror = Mirror::mount(&server.url("/"), "content=all");
+    verified(&mirror, 30);
+    let before = count.load(Ordering::SeqCst);
+    mirror.unmount();
+    mirror.set_options("offline");
+    assert!(mirror.try_mount().status.success());
+    for item in &own {
+        assert_eq!(mirror.read(&item.uri[server.url("/").len()..]).unwrap(), item.bytes);
+    }
+    assert_eq!((count.load(Ordering::SeqCst), singles(&server)), (before, 0));
+    assert!(mirror.status()["cached"]["bytes"].as_u64() > Some(0));
+}
+
+#[test]
+fn where_only_the_length_is_common_a_newer_list_is_not_believed_to_mean_the_same_bytes() {
+    let server = Server::start();
+    let length = |item: Item| item.saying("length=\"5\"");
+    let item = |name: &str, content: &[u8]| length(Item::new(&server.url(&format!("/r/{name}")), content));
+    for (name, content) in [("dated", b"new-1"), ("undated", b"new-2")] {
+        server.file(&format!("/r/{name}"), &content[..]);
+    }
+    let packed = [item("dated", b"old-1"), item("undated", b"old-2")];
+    let listed = [item("dated", b"new-1").modified(MIDDLE), item("undated", b"new-2")];
+    dump::source(&server, EARLY, &packed, Some((LATE, &listed)));
+    let mirror = Mirror::mount(&server.url("/"), "");
+    assert_eq!(mirror.read("r/dated").unwrap(), b"new-1");
+    assert_eq!(mirror.read("r/undated").unwrap(), b"new-2");
+    // A list as old as the dump may be.
+    dump::source(&server, EARLY, &packed, Some((EARLY, &packed)));
+    let other = Mirror::mount(&server.url("/"), "");
+    assert_eq!(other.read("r/undated").unwrap(), b"old-2");
+}
+
+#[test]
+fn a_gap_stays_while_nothing_new_is_said() {
+    let server = Server::start();
+    let own = items(&server, 3);
+    dump::source(&server, EARLY, &own, Some((EARLY, &own)));
+    server.file("/changelist.xml", document("changelist", &format!("from=\"{MIDDLE}\""), "", ""));
+    dump::offer(&server, &["resourcedump", "changelist", "resourcelist"]);
+    for options in ["", "seed=list"] {
+        let mirror = Mirror::mount(&server.url("/"), options);
+        for _ in 0..2 {
+            assert_eq!(mirror.status()["state"], "gap", "{options}");
+            assert!(mirror.refresh().status.success());
+        }
+        assert_eq!(mirror.status()["state"], "gap", "{options}");
+    }
+}
+
+#[test]
+fn verify_warn_and_off_serve_a_member_that_is_not_what_is_listed() {
+    let server = Server::start();
+    let mut own = items(&server, 2);
+    own[0] =
+        own[0].clone().saying(&format!("hash=\"md5:{}\" length=\"{}\"", support::md5(b"other"), own[0].bytes.len()));
+    dump::source(&server, EARLY, &own, None);
+    for (options, served) in
+        [("verify=warn", true), ("verify=off", true), ("verify=strict", false), ("verify=stream", false)]
+    {
+        let mirror = Mirror::mount(&server.url("/"), options);
+        let read = mirror.read("r/0");
+        assert_eq!(read.is_ok(), served, "{options}: {}", mirror.errors());
+        if let Ok(content) = read {
+            assert_eq!(content, own[0].bytes, "{options}");
+        }
+        assert_eq!(mirror.read("r/1").unwrap(), own[1].bytes, "{options}");
+    }
+    // What was served unchecked is not taken for checked by a strict mount of the same cache.
+    let mut mirror = Mirror::mount(&server.url("/"), "verify=off");
+    assert!(mirror.read("r/0").is_ok());
+    mirror.unmount();
+    mirror.set_options("verify=strict");
+    assert!(mirror.try_mount().status.success());
+    assert!(mirror.read("r/0").is_err());
+}
+
+#[test]
+fn lengths_beyond_all_measure_are_no_trouble() {
+    let server = Server::start();
+    let own = items(&server, 3);
+    server.file("/package.zip", package(EARLY, &own));
+    let packages: Vec<_> = (0..3)
+        .map(|number| {
+            (server.url(&format!("/package.zip?{number}")), format!("length=\"{}\"", i64::MAX), String::new())
+        })
+        .collect();
+    for (url, _, _) in &packages {
+        server.file(&url[server.url("").len()..], package(EARLY, &own));
+    }
+    server.file("/resourcedump.xml", dump::dump(&format!("at=\"{EARLY}\""), &packages));
+    dump::offer(&server, &["resourcedump"]);
+    let mirror = Mirror::mount(&server.url("/"), "");
+    assert_eq!(mirror.read("r/1").unwrap(), own[1].bytes);
+    assert!(mirror.status()["seed"]["why"].as_str().unwrap().contains("larger than"), "{:#}", mirror.status());
+}
+
+#[test]
+fn one_connection_is_enough() {
+    let server = Server::start();
+    let mut own = items(&server, 10);
+    own.push(Item::new(&server.url("/r/large"), &bytes(9, 12 << 20)).stored());
+    let body = Arc::new(package(EARLY, &own));
+    server.on("/package.zip", move |request| Reply { drip: Duration::from_millis(3), ..Reply::good(request, &body) });
+    dump::list_package(&server, EARLY, "/package.zip");
+    dump::offer(&server, &["resourcedump"]);
+    let mirror = Mirror::mount(&server.url("/"), "connections=1,timeout=4");
+    for item in &own {
+        assert!(mirror.read(&item.uri[server.url("/").len()..]).unwrap() == item.bytes, "{}", mirror.errors());
+    }
+    assert_eq!((singles(&server), mirror.status()["error_count"].clone()), (0, 0.into()), "{}", mirror.errors());
 }

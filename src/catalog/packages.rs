@@ -39,6 +39,10 @@ pub struct PackageRow {
     pub doubtful: bool,
     /// Whether versions were given its members.
     pub indexed: bool,
+    /// How many bytes of it are here.
+    pub bytes: u64,
+    /// How often its bytes were begun anew: what was found of members counts for one epoch only.
+    pub epoch: i64,
 }
 
 /// What is known of the content of a member.
@@ -92,6 +96,8 @@ pub struct Looked {
     pub version: i64,
     /// What it is.
     pub state: MemberState,
+    /// The epoch of the package whose bytes were looked at.
+    pub epoch: i64,
     /// The SHA-256 of the content, where nothing else holds the version to it.
     pub sha256: Option<[u8; 32]>,
 }
@@ -164,7 +170,8 @@ pub(super) fn member(row: &Row<'_>, first: usize) -> rusqlite::Result<Option<Mem
     }))
 }
 
-const PACKAGE: &str = "id, rset, url, edition, validator, length, hashes, at, size, whole, wanted, doubtful, indexed";
+const PACKAGE: &str =
+    "id, rset, url, edition, validator, length, hashes, at, size, whole, wanted, doubtful, indexed, bytes, epoch";
 
 fn package(row: &Row<'_>) -> rusqlite::Result<PackageRow> {
     let hashes: Option<Vec<u8>> = row.get(6)?;
@@ -182,6 +189,8 @@ fn package(row: &Row<'_>) -> rusqlite::Result<PackageRow> {
         wanted: row.get(10)?,
         doubtful: row.get(11)?,
         indexed: row.get(12)?,
+        bytes: row.get::<_, i64>(13)?.unsigned_abs(),
+        epoch: row.get(14)?,
     })
 }
 
@@ -322,6 +331,14 @@ impl Transaction<'_> {
                  WHERE id = ?1",
             )?
             .execute(params![id, signed(bytes), whole, doubtful, now.nanos()])?;
+        if doubtful {
+            // What had nothing but a length to be held to is looked at again, with other eyes.
+            self.connection().execute(
+                "UPDATE member SET state = 0 WHERE package = ?1 AND state IN (1, 3) AND hashes IS NULL
+                 AND version IN (SELECT id FROM version WHERE hashes IS NULL)",
+                [id],
+            )?;
+        }
         Ok(before.unwrap_or(0).unsigned_abs())
     }
 
@@ -364,9 +381,11 @@ impl Transaction<'_> {
             .connection()
             .query_row("SELECT wanted FROM package WHERE id = ?1", [id], |row| row.get(0))
             .optional()?;
-        self.connection()
-            .execute("UPDATE package SET whole = 0, wanted = 0, bytes = 0, durable = 0 WHERE id = ?1", [id])?;
-        self.connection().execute("UPDATE member SET state = 0 WHERE package = ?1 AND state != 2", [id])?;
+        self.connection().execute(
+            "UPDATE package SET whole = 0, wanted = 0, bytes = 0, durable = 0, epoch = epoch + 1 WHERE id = ?1",
+            [id],
+        )?;
+        self.connection().execute("UPDATE member SET state = 0 WHERE package = ?1", [id])?;
         Ok(wanted.unwrap_or(false))
     }
 
@@ -389,7 +408,10 @@ impl Transaction<'_> {
         let idle: Vec<i64> = self
             .connection()
             .prepare_cached(
-                "SELECT id FROM package p WHERE rset = ?1 AND NOT EXISTS (SELECT 1 FROM member WHERE package = p.id)",
+                // Of versions that are superseded, what is not here cannot be had again in any case.
+                "SELECT id FROM package p WHERE rset = ?1 AND NOT EXISTS (
+                     SELECT 1 FROM member m JOIN version v ON v.id = m.version
+                     WHERE m.package = p.id AND (v.until IS NULL OR p.bytes > 0))",
             )?
             .query_map([rset], |row| row.get(0))?
             .collect::<rusqlite::Result<_>>()?;
@@ -403,10 +425,14 @@ impl Transaction<'_> {
     /// # Errors
     /// If SQLite fails.
     pub fn member_is(&self, looked: &Looked) -> Result<()> {
-        self.connection()
-            .prepare_cached("UPDATE member SET state = ?2 WHERE version = ?1")?
-            .execute(params![looked.version, looked.state as i64])?;
-        if let Some(sha256) = looked.sha256 {
+        let counts = self
+            .connection()
+            .prepare_cached(
+                "UPDATE member SET state = ?2 WHERE version = ?1
+                 AND EXISTS (SELECT 1 FROM package WHERE id = member.package AND epoch = ?3)",
+            )?
+            .execute(params![looked.version, looked.state as i64, looked.epoch])?;
+        if let Some(sha256) = looked.sha256.filter(|_| counts > 0) {
             self.connection()
                 .prepare_cached("UPDATE version SET served = ?2 WHERE id = ?1 AND served IS NULL")?
                 .execute(params![looked.version, sha256.as_slice()])?;
@@ -414,7 +440,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Gives a version that this step made a member as its content.
+    /// Gives a version that this step made, and of which a length is listed, a member as its content.
     fn attach_to_new(&self, version: i64, record: &Record, row: &MemberRow) -> Result<()> {
         self.connection()
             .prepare_cached(
@@ -432,10 +458,7 @@ impl Transaction<'_> {
                 row.deflated,
                 record.coded
             ])?;
-        match record.size {
-            Some(_) => Ok(()),
-            None => self.settle_to_member(version, row),
-        }
+        Ok(())
     }
 
     /// A size that was not listed is what the package says, unless the content is coded.
@@ -454,7 +477,7 @@ impl Transaction<'_> {
     /// # Errors
     /// If SQLite fails.
     pub fn attach(&self, version: i64, record: &Record, row: &MemberRow) -> Result<Attached> {
-        if self.recent.same(record) == Some(version) {
+        if self.recent.same(record) == Some(version) && record.size.is_some() {
             self.attach_to_new(version, record, row)?;
             return Ok(Attached::New(version));
         }
@@ -470,6 +493,7 @@ impl Transaction<'_> {
                 "INSERT INTO member (version, package, header, compressed, size, crc, name_length, deflated, hashes, coded, state)
                  SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, COALESCE(extra LIKE '%\"encoding\"%', 0), 0
                  FROM version WHERE id = ?1 AND object IS NULL
+                   AND (size IS NULL OR size = ?5 OR extra LIKE '%\"encoding\"%')
                  ON CONFLICT (version) DO UPDATE SET package = excluded.package, header = excluded.header,
                      compressed = excluded.compressed, size = excluded.size, crc = excluded.crc,
                      name_length = excluded.name_length, deflated = excluded.deflated, hashes = excluded.hashes, state = 0
@@ -491,20 +515,28 @@ impl Transaction<'_> {
     }
 
     /// Gives the current version of the resource that `record` describes, as a manifest has it, a member
-    /// as its content, if what is listed of it is the same: by hash, else by length and time.
+    /// as its content, if what is listed of it is the same: by hash, else by length and time; by length
+    /// alone only if the list is as old as the manifest.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn attach_to_listed(&mut self, directory: i64, record: &Record, row: &MemberRow) -> Result<Attached> {
-        if let Some(version) = self.recent.same(record) {
+    pub fn attach_to_listed(
+        &mut self,
+        directory: i64,
+        record: &Record,
+        row: &MemberRow,
+        length_suffices: bool,
+    ) -> Result<Attached> {
+        if let Some(version) = self.recent.same(record).filter(|_| record.size.is_some()) {
             self.attach_to_new(version, record, row)?;
             return Ok(Attached::New(version));
         }
         let Some(version) = self.current(directory, record)? else { return Ok(Attached::NotListed) };
-        let (agrees, same_hashes) = self
+        let (sameness, fits, same_hashes) = self
             .connection()
             .prepare_cached(
-                "SELECT mtime, dated, CASE WHEN settled THEN NULL ELSE size END, hashes, extra FROM version WHERE id = ?1",
+                "SELECT mtime, dated, CASE WHEN settled THEN NULL ELSE size END, hashes, size,
+                        COALESCE(extra LIKE '%\"encoding\"%', 0) FROM version WHERE id = ?1",
             )?
             .query_row([version], |found| {
                 let hashes: Option<Vec<u8>> = found.get(3)?;
@@ -514,9 +546,18 @@ impl Transaction<'_> {
                     size: found.get::<_, Option<i64>>(2)?.map(i64::unsigned_abs),
                     hashes: &hashes,
                 };
-                Ok((facts.is_of_the_same_bytes_as(&Listed::of(record)), hashes == record.hashes))
+                let shown = found.get::<_, Option<i64>>(4)?.map(i64::unsigned_abs);
+                // A size that was shown is never contradicted.
+                let fits = found.get::<_, bool>(5)? == record.coded
+                    && (record.coded || shown.is_none_or(|shown| shown == row.size));
+                Ok((facts.compared_with(&Listed::of(record)), fits, hashes == record.hashes))
             })?;
-        if !agrees {
+        let agrees = match sameness {
+            Sameness::Same => true,
+            Sameness::InLength => length_suffices,
+            Sameness::No => false,
+        };
+        if !agrees || !fits {
             return Ok(Attached::Other);
         }
         let hashes = (!same_hashes && !record.hashes.is_empty()).then(|| record.hashes.clone());
@@ -550,19 +591,32 @@ impl<'h> Listed<'h> {
 
     /// Whether two documents speak of the same bytes, as far as both say something: a hash decides, else
     /// length and time, and where they have nothing in common, nobody knows.
-    pub(super) fn is_of_the_same_bytes_as(&self, other: &Listed<'_>) -> bool {
+    pub(super) fn compared_with(&self, other: &Listed<'_>) -> Sameness {
         let differ = |one: Option<i64>, other: Option<i64>| one.zip(other).map(|(one, other)| one != other);
         let sizes_differ = differ(self.size.map(signed), other.size.map(signed));
         let common: Vec<bool> =
             self.hashes.iter().filter_map(|hash| other.hashes.get(hash.algorithm()).map(|same| same == hash)).collect();
-        if !common.is_empty() {
-            return common.iter().all(|same| *same) && sizes_differ != Some(true);
-        }
         let times_differ = differ(self.modified, other.modified);
-        (sizes_differ == Some(false) || times_differ == Some(false))
-            && sizes_differ != Some(true)
-            && times_differ != Some(true)
+        match (common.is_empty(), sizes_differ, times_differ) {
+            (_, Some(true), _) => Sameness::No,
+            (false, _, _) if common.iter().all(|same| *same) => Sameness::Same,
+            (false, _, _) | (true, _, Some(true)) => Sameness::No,
+            (true, _, Some(false)) => Sameness::Same,
+            (true, Some(false), None) => Sameness::InLength,
+            (true, None, None) => Sameness::No,
+        }
     }
+}
+
+/// Whether two documents speak of the same bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sameness {
+    /// By a hash, or by the time of modification.
+    Same,
+    /// As far as their length tells.
+    InLength,
+    /// No, or nobody knows.
+    No,
 }
 
 #[cfg(test)]
@@ -580,20 +634,20 @@ mod tests {
         let stronger = hashes("sha-256:854f61290e2e197a11bc91063afce22e43f8ccc655237050ace766adc68dc784");
         let facts = |modified, size, hashes| Listed { modified, size, hashes };
         for (first, second, same) in [
-            (facts(None, None, &none), facts(None, None, &none), false),
-            (facts(None, None, &one), facts(None, None, &one), true),
-            (facts(Some(1), Some(5), &one), facts(Some(2), Some(5), &one), true),
-            (facts(Some(1), Some(5), &one), facts(Some(1), Some(6), &one), false),
-            (facts(Some(1), Some(5), &one), facts(Some(1), Some(5), &other), false),
-            (facts(Some(1), Some(5), &one), facts(Some(1), Some(5), &stronger), true),
-            (facts(None, None, &one), facts(None, None, &stronger), false),
-            (facts(Some(1), None, &none), facts(Some(1), None, &none), true),
-            (facts(Some(1), Some(5), &none), facts(Some(2), Some(5), &none), false),
-            (facts(Some(1), Some(5), &none), facts(Some(1), Some(6), &none), false),
-            (facts(None, Some(5), &none), facts(Some(1), Some(5), &none), true),
+            (facts(None, None, &none), facts(None, None, &none), Sameness::No),
+            (facts(None, None, &one), facts(None, None, &one), Sameness::Same),
+            (facts(Some(1), Some(5), &one), facts(Some(2), Some(5), &one), Sameness::Same),
+            (facts(Some(1), Some(5), &one), facts(Some(1), Some(6), &one), Sameness::No),
+            (facts(Some(1), Some(5), &one), facts(Some(1), Some(5), &other), Sameness::No),
+            (facts(Some(1), Some(5), &one), facts(Some(1), Some(5), &stronger), Sameness::Same),
+            (facts(None, None, &one), facts(None, None, &stronger), Sameness::No),
+            (facts(Some(1), None, &none), facts(Some(1), None, &none), Sameness::Same),
+            (facts(Some(1), Some(5), &none), facts(Some(2), Some(5), &none), Sameness::No),
+            (facts(Some(1), Some(5), &none), facts(Some(1), Some(6), &none), Sameness::No),
+            (facts(None, Some(5), &none), facts(Some(1), Some(5), &none), Sameness::InLength),
         ] {
-            assert_eq!(first.is_of_the_same_bytes_as(&second), same);
-            assert_eq!(second.is_of_the_same_bytes_as(&first), same);
+            assert_eq!(first.compared_with(&second), same);
+            assert_eq!(second.compared_with(&first), same);
         }
     }
 }

@@ -106,6 +106,7 @@ const STEPS: [&str; 2] = ["
         indexed INTEGER NOT NULL DEFAULT 0, -- whether versions were given its members
         wanted INTEGER NOT NULL DEFAULT 0,  -- whether it is to be brought here ahead of use
         doubtful INTEGER NOT NULL DEFAULT 0,-- whether it is not what its dump says
+        epoch INTEGER NOT NULL DEFAULT 0,   -- how often its bytes were begun anew
         durable INTEGER NOT NULL DEFAULT 0, -- whether it is known to have reached the disk
         used INTEGER NOT NULL DEFAULT 0,
         UNIQUE (rset, url, edition)

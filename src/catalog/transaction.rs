@@ -5,7 +5,7 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use rusqlite::{OptionalExtension, params};
 
-use super::packages::Listed;
+use super::packages::{Listed, Sameness};
 use super::reader::{Content, derived_uri};
 use super::record::Record;
 use super::rows::{Changes, DocumentRow, Outcome, Seed, SyncResult, Upserted};
@@ -323,7 +323,7 @@ impl<'w> Transaction<'w> {
                     size: row.get::<_, Option<i64>>(2)?.map(i64::unsigned_abs),
                     hashes: &known,
                 };
-                let agrees = facts.is_of_the_same_bytes_as(&Listed::of(record));
+                let agrees = facts.compared_with(&Listed::of(record)) == Sameness::Same;
                 Ok((same, same_bytes, agrees, row.get::<_, i64>(6)?))
             })?;
         // While an unchanged document may list it too, it is not this document's alone.

@@ -24,12 +24,9 @@ pub(super) struct NameRow {
 pub(super) struct Tree {
     /// By directory: how its number of live names changes, for directories whose names changed.
     deltas: HashMap<i64, i64>,
-    /// The directories of the last path, below the directory given first.
-    chain: Vec<(String, i64)>,
-    chain_root: i64,
-    /// The same of the last path that was only looked for.
-    looked: Vec<(String, i64)>,
-    looked_root: i64,
+    /// The directories of the last path that was walked, and of the last that was only looked for.
+    chain: Chain,
+    looked: Chain,
     /// Directories below which this transaction put or found a live file: they are live, whether or not
     /// the counts say so yet.
     walked: Numbers,
@@ -39,6 +36,30 @@ pub(super) struct Tree {
     pub(super) moved: Vec<(i64, i64)>,
     pub(super) next_name: i64,
     pub(super) changes: Changes,
+}
+
+/// The directories of a path, below the directory given first.
+#[derive(Debug, Default)]
+struct Chain {
+    root: i64,
+    steps: Vec<(String, i64)>,
+}
+
+impl Chain {
+    /// Keeps what it has in common with another path; returns how long that is, and the directory there.
+    fn keep(&mut self, root: i64, names: &[String]) -> (usize, i64) {
+        if self.root != root {
+            self.steps.clear();
+            self.root = root;
+        }
+        let known = self.steps.iter().zip(names).take_while(|((known, _), name)| known == *name).count();
+        self.steps.truncate(known);
+        (known, self.steps.last().map_or(root, |(_, id)| *id))
+    }
+
+    fn push(&mut self, name: &str, id: i64) {
+        self.steps.push((name.to_owned(), id));
+    }
 }
 
 /// A set of numbers of names: a bit for each, so that millions cost little.
@@ -117,13 +138,7 @@ impl Tree {
         rset: i64,
         uri_of: &mut dyn FnMut(i64) -> Result<String>,
     ) -> Result<i64> {
-        if self.chain_root != root {
-            self.chain.clear();
-            self.chain_root = root;
-        }
-        let known = self.chain.iter().zip(names).take_while(|((known, _), name)| known == *name).count();
-        self.chain.truncate(known);
-        let mut at = self.chain.last().map_or(root, |(_, id)| *id);
+        let (known, mut at) = self.chain.keep(root, names);
         for name in &names[known..] {
             let id = match Self::row(connection, at, name)? {
                 None => self.insert(connection, at, name, rset, None, None)?,
@@ -135,7 +150,7 @@ impl Tree {
                     row.id
                 }
             };
-            self.chain.push((name.clone(), id));
+            self.chain.push(name, id);
             self.walked.insert(id);
             at = id;
         }
@@ -144,18 +159,12 @@ impl Tree {
 
     /// The directory at `names` below `root`, if there is one.
     pub(super) fn find(&mut self, connection: &Connection, root: i64, names: &[String]) -> Result<Option<i64>> {
-        if self.looked_root != root {
-            self.looked.clear();
-            self.looked_root = root;
-        }
-        let known = self.looked.iter().zip(names).take_while(|((known, _), name)| known == *name).count();
-        self.looked.truncate(known);
-        let mut at = self.looked.last().map_or(root, |(_, id)| *id);
+        let (known, mut at) = self.looked.keep(root, names);
         for name in &names[known..] {
             let Some(row) = Self::row(connection, at, name)?.filter(|row| row.version.is_none()) else {
                 return Ok(None);
             };
-            self.looked.push((name.clone(), row.id));
+            self.looked.push(name, row.id);
             at = row.id;
         }
         Ok(Some(at))

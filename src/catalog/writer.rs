@@ -129,8 +129,9 @@ impl Writer {
         Ok(sum.unsigned_abs())
     }
 
-    /// Content that may be let go, least recently used first, after one such. Content of a version
-    /// that is no longer in force is not offered: it could not be fetched again.
+    /// Content that may be let go, least recently used first, after one such. Objects of a version that
+    /// is no longer in force are not offered: they could not be fetched again. Packages are, or one
+    /// superseded member would keep all of a package for ever.
     ///
     /// # Errors
     /// If SQLite fails.
@@ -141,8 +142,7 @@ impl Writer {
                  WHERE NOT EXISTS (SELECT 1 FROM version v WHERE v.object = o.id AND v.until IS NOT NULL)
                  UNION ALL
                  SELECT p.used, p.id * 2 + 1 AS place, p.id, NULL, p.bytes FROM package p
-                 WHERE p.bytes > 0 AND NOT EXISTS (
-                     SELECT 1 FROM member m JOIN version v ON v.id = m.version WHERE m.package = p.id AND v.until IS NOT NULL))
+                 WHERE p.bytes > 0 AND p.indexed)
              WHERE (used, place) > (?1, ?2) ORDER BY used, place LIMIT ?3",
         )?;
         let (used, place) = after.map_or((i64::MIN, 0), |after| {

@@ -25,7 +25,7 @@ use zip::unstable::read::ZipIterable;
 use super::read_up_to;
 
 /// The most members of one package.
-pub const MOST_MEMBERS: usize = 4_000_000;
+pub const MOST_MEMBERS: usize = 1_500_000;
 /// How much is read of a directory at once.
 const WINDOW: usize = 256 << 10;
 /// The fixed part of a local header.
@@ -140,81 +140,12 @@ impl Directory {
     /// # Errors
     /// If a part of it is not there yet, or it cannot be found. A directory that breaks off is kept up
     /// to there.
-    pub fn read(mut package: Partial) -> Result<Self, ArchiveError> {
+    pub fn read(package: Partial) -> Result<Self, ArchiveError> {
         let keys = RandomState::new();
         let mut slots: Vec<Slot> = Vec::new();
-        let (hole, size) = (Arc::clone(&package.hole), package.size);
-        let mut start = [0; 4];
-        package.read_exact(&mut start).map_err(|error| package.judge(error))?;
-        let looks_right = matches!(&start, b"PK\x03\x04" | b"PK\x05\x06" | b"PK\x07\x08" | b"PK00");
-        let failed = |error: ZipError| match hole.get() {
-            Some(at) => ArchiveError::Hole(*at),
-            None => match error {
-                ZipError::Io(error) if error.kind() != io::ErrorKind::UnexpectedEof => ArchiveError::Io(error),
-                error => ArchiveError::NotZip(format!(
-                    "{error}{}",
-                    if looks_right { "" } else { ", and it does not begin as one" }
-                )),
-            },
-        };
-        let mut walk = ZipIterable::try_new(package, Config::default()).map_err(&failed)?;
-        let count = walk.len();
-        if count > MOST_MEMBERS {
-            return Err(ArchiveError::NotZip(format!("it has {count} members, more than the {MOST_MEMBERS} allowed")));
-        }
-        slots.reserve(count);
-        let mut broken = None;
-        for entry in walk.files().map_err(&failed)? {
-            let entry = match entry {
-                Ok(entry) => entry,
-                Err(error) => {
-                    if let Some(at) = hole.get() {
-                        return Err(ArchiveError::Hole(*at));
-                    }
-                    broken =
-                        Some(format!("its directory breaks off after {} of {count} members: {error}", slots.len()));
-                    break;
-                }
-            };
-            if entry.is_dir() {
-                continue;
-            }
-            let name = entry.name_raw();
-            let method = match entry.compression() {
-                CompressionMethod::Stored => Some(Method::Stored),
-                CompressionMethod::Deflated => Some(Method::Deflated),
-                _ => None,
-            };
-            let kind = entry.external_attributes() >> 16 & 0o170_000;
-            let (compressed, content) = (entry.compressed_size(), entry.size());
-            let member = Member {
-                header: entry.header_start(),
-                compressed,
-                size: content,
-                crc: entry.crc32(),
-                name_length: u16::try_from(name.len()).unwrap_or(u16::MAX),
-                method: method.unwrap_or(Method::Stored),
-            };
-            // A type of 0 is no type: many writers leave it out.
-            let flaw = if leads_out(name) {
-                Some(Flaw::Name)
-            } else if !matches!(kind, 0 | 0o100_000) && entry.unix_mode().is_some() {
-                Some(Flaw::NotAFile)
-            } else if entry.encrypted() {
-                Some(Flaw::Encrypted)
-            } else if method.is_none() {
-                Some(Flaw::Method)
-            } else if member.least_end().is_none_or(|end| end > size) {
-                Some(Flaw::Outside)
-            } else if content > compressed.saturating_mul(MOST_UNFOLDED).saturating_add(MOST_UNFOLDED)
-                || (method == Some(Method::Stored) && content != compressed)
-            {
-                Some(Flaw::Bomb)
-            } else {
-                None
-            };
+        let broken = walk(package, |name, member, flaw| {
             slots.push(Slot { key: keys.hash_one(name), member, flaw, used: false });
-        }
+        })?;
         mark_overlaps(&mut slots);
         slots.sort_unstable_by_key(|slot| slot.key);
         for at in 1..slots.len() {
@@ -224,6 +155,26 @@ impl Directory {
             }
         }
         Ok(Self { keys, slots, broken })
+    }
+
+    /// Looks for one member without keeping the others in memory. Returns also why the walk ended early,
+    /// if it did.
+    ///
+    /// # Errors
+    /// As [`Directory::read`].
+    pub fn find_one(package: Partial, path: &str) -> Result<(Found, Option<String>), ArchiveError> {
+        let mut found = Found::Missing;
+        let broken = walk(package, |name, member, flaw| {
+            if name != path.as_bytes() {
+                return;
+            }
+            found = match (&found, flaw) {
+                (Found::Missing, None) => Found::Member(member),
+                (Found::Missing, Some(flaw)) => Found::Refused(flaw.text()),
+                _ => Found::Refused(Flaw::Twice.text()),
+            };
+        })?;
+        Ok((found, broken))
     }
 
     /// The member at a path as a manifest gives it: relative to the root of the package, with a leading
@@ -254,6 +205,84 @@ impl Directory {
     pub fn unused(&self) -> usize {
         self.slots.iter().filter(|slot| !slot.used).count()
     }
+}
+
+/// Visits the members of a package, as its directory has them; returns why that ended early, if it did.
+fn walk(
+    mut package: Partial,
+    mut visit: impl FnMut(&[u8], Member, Option<Flaw>),
+) -> Result<Option<String>, ArchiveError> {
+    let (hole, size) = (Arc::clone(&package.hole), package.size);
+    let mut start = [0; 4];
+    package.read_exact(&mut start).map_err(|error| package.judge(error))?;
+    let looks_right = matches!(&start, b"PK\x03\x04" | b"PK\x05\x06" | b"PK\x07\x08" | b"PK00");
+    let failed = |error: ZipError| match hole.get() {
+        Some(at) => ArchiveError::Hole(*at),
+        None => match error {
+            ZipError::Io(error) if error.kind() != io::ErrorKind::UnexpectedEof => ArchiveError::Io(error),
+            error => {
+                let start = if looks_right { "" } else { ", and it does not begin as one" };
+                ArchiveError::NotZip(format!("{error}{start}"))
+            }
+        },
+    };
+    let mut walk = ZipIterable::try_new(package, Config::default()).map_err(&failed)?;
+    let count = walk.len();
+    if count > MOST_MEMBERS {
+        return Err(ArchiveError::NotZip(format!("it has {count} members, more than the {MOST_MEMBERS} allowed")));
+    }
+    let mut seen = 0_usize;
+    for entry in walk.files().map_err(&failed)? {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => {
+                if let Some(at) = hole.get() {
+                    return Err(ArchiveError::Hole(*at));
+                }
+                return Ok(Some(format!("its directory breaks off after {seen} of {count} members: {error}")));
+            }
+        };
+        seen += 1;
+        if entry.is_dir() {
+            continue;
+        }
+        let name = entry.name_raw();
+        let method = match entry.compression() {
+            CompressionMethod::Stored => Some(Method::Stored),
+            CompressionMethod::Deflated => Some(Method::Deflated),
+            _ => None,
+        };
+        let kind = entry.external_attributes() >> 16 & 0o170_000;
+        let (compressed, content) = (entry.compressed_size(), entry.size());
+        let member = Member {
+            header: entry.header_start(),
+            compressed,
+            size: content,
+            crc: entry.crc32(),
+            name_length: u16::try_from(name.len()).unwrap_or(u16::MAX),
+            method: method.unwrap_or(Method::Stored),
+        };
+        // A type of 0 is no type: many writers leave it out.
+        let flaw = if leads_out(name) {
+            Some(Flaw::Name)
+        } else if !matches!(kind, 0 | 0o100_000) && entry.unix_mode().is_some() {
+            Some(Flaw::NotAFile)
+        } else if entry.encrypted() {
+            Some(Flaw::Encrypted)
+        } else if method.is_none() {
+            Some(Flaw::Method)
+        } else if member.least_end().is_none_or(|end| end > size) {
+            Some(Flaw::Outside)
+        } else if content > compressed.saturating_mul(MOST_UNFOLDED).saturating_add(MOST_UNFOLDED)
+            || (method == Some(Method::Stored) && content != compressed)
+        {
+            Some(Flaw::Bomb)
+        } else {
+            None
+        };
+        visit(name, member, flaw);
+    }
+    Ok(None)
 }
 
 /// Whether a name is absolute, on whatever system, or has a part that leads upwards.

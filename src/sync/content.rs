@@ -25,7 +25,7 @@ use super::packages::Packages;
 use super::ranges::Ranges;
 use super::status::Status;
 use super::{Config, Shared, SyncError, Verify};
-use crate::catalog::{Content, MemberState, Place, Pool, Stored, VersionRow};
+use crate::catalog::{Content, MemberRow, MemberState, Place, Pool, Stored, VersionRow};
 use crate::document::Algorithm;
 use crate::source::{Asked, Client, Expected, SourceError, Trouble, locations};
 use crate::store::{Body, Store};
@@ -176,6 +176,12 @@ impl Contents {
         Ok(row)
     }
 
+    /// Whether a member is not known to be damaged.
+    fn is_sound(&self, version: i64, member: &MemberRow) -> bool {
+        let epoch = self.packages.get(member.package).map_or(0, |package| package.epoch);
+        self.ledger.pending_member(version, epoch).unwrap_or(member.state) != MemberState::Damaged
+    }
+
     /// Notes a failure where people look for it.
     pub(super) fn failed(&self, version: i64, reason: String) -> Failure {
         self.status.error(&reason);
@@ -277,9 +283,8 @@ impl Contents {
             return self.land(&row, content);
         }
         let mut errors: Vec<SourceError> = Vec::new();
-        let looked = self.ledger.pending_member(version);
         if let Some(member) = &row.member
-            && looked.unwrap_or(member.state) != MemberState::Damaged
+            && self.is_sound(version, member)
         {
             match self.unpack(&row, member, flight).await {
                 Ok(ready) => return Ok(ready),

@@ -63,15 +63,18 @@ impl Dump {
         documents.or_else(|| self.packages.iter().filter_map(|package| package.row.at).min())
     }
 
-    /// The packages that can be read from, or will be.
+    /// The packages that can be read from, or will be: that a server was silent does not say that it will be.
     pub(super) fn of_use(&self) -> Vec<i64> {
-        let failed = |listed: &&Listed| !self.failed.iter().any(|error| error.url == listed.row.url);
-        self.packages.iter().filter(failed).map(|listed| listed.row.id).collect()
+        let of_use = |listed: &&Listed| {
+            let error = self.failed.iter().find(|error| error.url == listed.row.url);
+            error.is_none_or(|error| error.trouble.passes() || error.trouble.is_away())
+        };
+        self.packages.iter().filter(of_use).map(|listed| listed.row.id).collect()
     }
 
     /// Bytes of all packages, as far as they are listed.
     pub(super) fn bytes(&self) -> u64 {
-        self.packages.iter().filter_map(|package| package.row.length).sum()
+        self.packages.iter().filter_map(|package| package.row.length).fold(0, u64::saturating_add)
     }
 
     /// As the lists that the tree is made from.
@@ -243,6 +246,7 @@ pub(super) async fn attach(
     set: &SetRow,
     manifests: Vec<Spooled>,
     mut recent: Recent,
+    length_suffices: bool,
 ) -> Result<(), SyncError> {
     for document in manifests {
         let (mapper, status, directory) = (Arc::clone(&engine.mapper), Arc::clone(engine.status()), set.directory);
@@ -252,7 +256,8 @@ pub(super) async fn attach(
                 // If this is lost with the machine's power, it is done again.
                 let mut transaction = writer.begin(false)?;
                 transaction.remember(recent);
-                let fresh = attach_beside_list(&mut transaction, &mapper, &status, directory, &document)?;
+                let fresh =
+                    attach_beside_list(&mut transaction, &mapper, &status, directory, &document, length_suffices)?;
                 let recent = transaction.recent();
                 Ok(((recent, fresh), transaction.commit()?))
             })
@@ -282,7 +287,7 @@ async fn manifest(engine: &Arc<Engine>, listed: &Listed, how: Reading) -> Result
                     engine.status().error(&format!("{error}; its manifest is read from {contents} instead"));
                 }
                 let row = manifest_row(&listed.row, &document);
-                let readable = !late && engine.packages.directory(&package, false).await.is_ok();
+                let readable = !late && engine.packages.find_one(&package, MANIFEST, false).await.is_ok();
                 return Ok(Some(Spooled { row, package: readable.then_some(package), ..document }));
             }
             Err(other) => engine.status().warning(&format!("{other}; the package itself is read instead")),
@@ -321,16 +326,15 @@ async fn inner_manifest(
     patient: bool,
 ) -> Result<Spooled, SourceError> {
     let failed = |trouble| SourceError::new(&row.url, trouble);
-    let mut directory = engine.packages.directory(package, patient).await?;
-    let member = match directory.find(MANIFEST) {
+    let (found, broken) = engine.packages.find_one(package, MANIFEST, patient).await?;
+    let member = match found {
         Found::Member(member) => member,
         Found::Missing => {
-            let broken = directory.broken.take().map(|why| format!("{why}; ")).unwrap_or_default();
+            let broken = broken.map(|why| format!("{why}; ")).unwrap_or_default();
             return Err(failed(Trouble::Nowhere(format!("{broken}the package has no {MANIFEST}"))));
         }
         Found::Refused(why) => return Err(failed(Trouble::Nowhere(format!("{MANIFEST}: {why}")))),
     };
-    drop(directory);
     let most = Limits::default().document;
     if member.size > most {
         return Err(failed(Trouble::TooLarge(most)));
@@ -512,9 +516,10 @@ impl Attacher {
         directory: i64,
         entry: &Entry,
         record: &Record,
+        length_suffices: bool,
     ) -> Result<(), CatalogError> {
         let Some(member) = self.member(entry, record) else { return Ok(()) };
-        let attached = transaction.attach_to_listed(directory, record, &member)?;
+        let attached = transaction.attach_to_listed(directory, record, &member, length_suffices)?;
         self.count(attached, member, record);
         Ok(())
     }
@@ -555,6 +560,7 @@ fn attach_beside_list(
     status: &Status,
     directory: i64,
     document: &Spooled,
+    length_suffices: bool,
 ) -> Result<Option<Fresh>, CatalogError> {
     let Some(package) = &document.package else { return Ok(None) };
     let mut attacher = match Attacher::new(package) {
@@ -587,7 +593,7 @@ fn attach_beside_list(
         let Some(record) = lists::record(mapper, &document.base, &entry, &facts, at, reader.warnings_mut()) else {
             continue;
         };
-        attacher.give_listed(transaction, directory, &entry, &record)?;
+        attacher.give_listed(transaction, directory, &entry, &record, length_suffices)?;
     }
     for warning in reader.warnings().lines() {
         status.warning(&format!("{url}: {warning}"));
@@ -600,7 +606,9 @@ pub(super) async fn attach_later(engine: &Arc<Engine>, row: &PackageRow) -> Resu
     let package = engine.packages.take(row).map_err(|error| SyncError::Cache(error.to_string()))?;
     let Some(set) = engine.sets()?.into_iter().find(|set| set.id == row.rset) else { return Ok(()) };
     let document = inner_manifest(engine, &package, row, true).await?;
-    attach(engine, &set, vec![document], Recent::default()).await
+    // By then a newer list may be in.
+    let length_suffices = set.at.zip(row.at).is_some_and(|(list, package)| list <= package);
+    attach(engine, &set, vec![document], Recent::default(), length_suffices).await
 }
 
 /// When the first change happened that the Source still tells of, as far as its Change Lists say.
@@ -625,6 +633,10 @@ pub(super) async fn forget_idle(engine: &Arc<Engine>, set: i64, kept: Vec<i64>) 
             Ok((idle, transaction.commit()?))
         })
         .await?;
+    if idle.is_empty() {
+        return Ok(());
+    }
+    engine.ledger.recount().await?;
     for id in idle {
         engine.packages.forget(id).map_err(|error| SyncError::Cache(error.to_string()))?;
     }

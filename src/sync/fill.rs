@@ -212,7 +212,7 @@ impl Fill<'_> {
             patience: self.patience,
             ..Asked::default()
         };
-        let answer = self.client.ask(self.url, &asked).await?;
+        let answer = self.client.ask(self.url, &asked).await.map_err(shorter_now)?;
         match answer.content_range() {
             Some((at, whole))
                 if answer.status == 206
@@ -308,6 +308,14 @@ impl Fill<'_> {
     }
 }
 
+/// A part of what was begun that the server says there is not: it has something else now.
+fn shorter_now(error: SourceError) -> SourceError {
+    match error.trouble {
+        Trouble::Status { code: 416, .. } => SourceError { trouble: Trouble::Changed, ..error },
+        _ => error,
+    }
+}
+
 /// A part that is fetched aside.
 pub(super) struct Wanted<'w> {
     pub(super) url: &'w str,
@@ -322,10 +330,10 @@ pub(super) struct Wanted<'w> {
 pub(super) async fn part(client: &Arc<Client>, parts: &Parts, file: &File, wanted: &Wanted<'_>) -> Result<()> {
     let Wanted { url, validator, patience, begin, end, total } = *wanted;
     let asked = Asked { range: Some((begin, Some(end - 1))), if_range: validator, patience, ..Asked::default() };
-    let mut answer = client.ask(url, &asked).await?;
+    let mut answer = client.ask(url, &asked).await.map_err(shorter_now)?;
     let mut at = begin;
     let same = validator.is_none() || answer.validators().strong() == validator;
-    if answer.status == 206 && !same {
+    if !same && (answer.status == 206 || answer.validators().strong().is_some()) {
         return Err(SourceError::new(url, Trouble::Changed));
     }
     if answer.status != 206 || answer.content_range() != Some((begin, Some(total))) {

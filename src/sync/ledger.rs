@@ -46,7 +46,7 @@ struct Inner {
     writer: Arc<Mutex<Writer>>,
     facts: mpsc::UnboundedSender<Fact>,
     pending: Mutex<HashMap<i64, Content>>,
-    members: Mutex<HashMap<i64, MemberState>>,
+    members: Mutex<HashMap<i64, Looked>>,
     sizes: Mutex<HashMap<i64, u64>>,
     announce: mpsc::UnboundedSender<Changes>,
     stored: AtomicU64,
@@ -176,13 +176,35 @@ impl Ledger {
 
     /// The member that a version has as its content was looked at.
     pub(super) fn member(&self, looked: Looked) {
-        self.0.members.lock().unwrap_or_else(PoisonError::into_inner).insert(looked.version, looked.state);
+        self.0.members.lock().unwrap_or_else(PoisonError::into_inner).insert(looked.version, looked);
         self.tell(Fact::Member(looked));
     }
 
     /// What was found of a member and is not in the catalog yet.
-    pub(super) fn pending_member(&self, version: i64) -> Option<MemberState> {
-        self.0.members.lock().unwrap_or_else(PoisonError::into_inner).get(&version).copied()
+    pub(super) fn pending_member(&self, version: i64, epoch: i64) -> Option<MemberState> {
+        let members = self.0.members.lock().unwrap_or_else(PoisonError::into_inner);
+        members.get(&version).filter(|looked| looked.epoch == epoch).map(|looked| looked.state)
+    }
+
+    /// The bytes of a package are begun anew: what was found of its members counts no more.
+    pub(super) async fn package_renewed(&self, package: i64) -> Result<(), SyncError> {
+        self.step(move |writer| {
+            let transaction = writer.begin(true)?;
+            if transaction.package_gone(package)? {
+                transaction.package_wanted(package)?;
+            }
+            let changes = transaction.commit()?;
+            Ok((writer.stored_bytes()?, changes))
+        })
+        .await
+        .map(|bytes| self.0.stored.store(bytes, Ordering::Relaxed))
+    }
+
+    /// Counts again what is in the store.
+    pub(super) async fn recount(&self) -> Result<(), SyncError> {
+        let bytes = self.step(|writer| Ok((writer.stored_bytes()?, Changes::default()))).await?;
+        self.0.stored.store(bytes, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Members have been looked at.
@@ -211,8 +233,10 @@ impl Ledger {
                 Ok((before, transaction.commit()?))
             })
             .await?;
-        self.0.stored.fetch_add(bytes, Ordering::Relaxed);
-        self.0.stored.fetch_sub(before, Ordering::Relaxed);
+        // Somebody may count anew in between: no less than nothing is ever left.
+        let _ = self.0.stored.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |stored| {
+            Some(stored.saturating_add(bytes).saturating_sub(before))
+        });
         self.keep_to_the_limit().await;
         Ok(())
     }

@@ -10,10 +10,10 @@ use std::sync::atomic::Ordering;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 
-use super::SyncError;
 use super::ledger::Ledger;
 use super::packages::Package;
 use super::status::Status;
+use super::{SyncError, Verify};
 use crate::catalog::{Looked, MemberRow, MemberState, Pool, UnseenMember};
 use crate::source::{Expected, Hasher, Sums, verify};
 use crate::store::archive::{ArchiveError, Member, Method};
@@ -108,6 +108,7 @@ fn look(package: &Package, unseen: &UnseenMember) -> Result<(MemberState, [u8; 3
 
 /// The background's pass over packages.
 pub(super) struct Verifier<'v> {
+    pub(super) verify: Verify,
     pub(super) readers: &'v Arc<Pool>,
     pub(super) ledger: &'v Ledger,
     pub(super) status: &'v Arc<Status>,
@@ -169,6 +170,10 @@ impl Verifier<'_> {
         package: &Arc<Package>,
         mut next: impl FnMut() -> Result<Vec<UnseenMember>, SyncError>,
     ) -> Result<Vec<Damage>, SyncError> {
+        if self.verify == Verify::Off {
+            return Ok(Vec::new());
+        }
+        let forgives = self.verify == Verify::Warn;
         let most = std::thread::available_parallelism().map_or(2, usize::from);
         let (mut running, mut writing) = (FuturesUnordered::new(), FuturesUnordered::new());
         let (mut damage, mut looked) = (Vec::new(), Vec::new());
@@ -181,7 +186,7 @@ impl Verifier<'_> {
                     break;
                 }
                 let own = Arc::clone(package);
-                running.push(tokio::task::spawn_blocking(move || see(&own, page)));
+                running.push(tokio::task::spawn_blocking(move || see(&own, page, forgives)));
             }
             // Looking goes on while what was found is written.
             if looked.len() >= WRITE_EACH || running.is_empty() && !looked.is_empty() {
@@ -222,19 +227,20 @@ fn fitting(page: &[UnseenMember]) -> usize {
     fits.count()
 }
 
-fn see(package: &Package, page: Vec<UnseenMember>) -> Seen {
+/// `forgives`: what is not what is listed is nobody's business before somebody reads it.
+fn see(package: &Package, page: Vec<UnseenMember>, forgives: bool) -> Seen {
     let mut seen = Seen::default();
     for unseen in page {
-        let (begin, end) = archived(&unseen.member).extent();
-        if !package.has(begin, end) {
+        if !package.has_member(&archived(&unseen.member)) && !package.is_whole() {
             continue;
         }
-        let looked = |state, sha256| Looked { version: unseen.member.version, state, sha256 };
+        let looked = |state, sha256| Looked { version: unseen.member.version, state, epoch: package.epoch, sha256 };
         match look(package, &unseen) {
             // What nothing is listed of is held to what it is now.
             Ok((state, sha256)) => {
                 seen.looked.push(looked(state, (state == MemberState::Intact).then_some(sha256)));
             }
+            Err(Flaw::Damaged(_)) if forgives => {}
             Err(Flaw::Damaged(why)) => {
                 seen.looked.push(looked(MemberState::Damaged, None));
                 seen.damage.push(Damage { version: unseen.member.version, why });

@@ -16,13 +16,12 @@ use super::fill::{Fill, MOST_BREAKS, Notes, Parts, Result, Wanted, part, whole};
 use super::ledger::{Ledger, boot};
 use super::members::archived;
 use super::open_files::OpenFiles;
-use super::ranges::Ranges;
 use super::status::Status;
 use super::{Shared, SyncError};
 use crate::catalog::{CatalogError, PackageRow, Pool, Stored};
 use crate::source::{Asked, Client, Expected, Hasher, SourceError, Trouble, verify};
 use crate::store::Store;
-use crate::store::archive::{ArchiveError, Directory, Partial};
+use crate::store::archive::{ArchiveError, Directory, Found, Member, Partial};
 
 /// The most packages that are downloaded at once.
 const MOST_AT_ONCE: usize = 4;
@@ -64,6 +63,8 @@ struct Known {
 #[derive(Debug)]
 pub(super) struct Package {
     pub(super) id: i64,
+    /// How often its bytes were begun anew.
+    pub(super) epoch: i64,
     pub(super) url: String,
     pub(super) file: Arc<File>,
     pub(super) doubtful: AtomicBool,
@@ -103,6 +104,14 @@ impl Package {
         }
         let end = self.total().map_or(end, |total| end.min(total));
         self.parts.ranges().contains(begin, end)
+    }
+
+    /// Whether the bytes of a member are here.
+    pub(super) fn has_member(&self, member: &Member) -> bool {
+        let (begin, end) = member.extent();
+        // Only the local header tells how long that is.
+        self.has(begin, end)
+            && member.data(&self.file).is_ok_and(|data| self.has(begin, data.saturating_add(member.compressed)))
     }
 
     fn downloading(&self) -> Option<u64> {
@@ -202,10 +211,16 @@ impl Packages {
             Some(notes) => {
                 Known { total: notes.total, validator: notes.validator.clone(), ranges: Some(true), failed: None }
             }
-            None => Known { total: row.size, validator: row.validator.clone(), ..Known::default() },
+            // Without a validator nothing tells whether it is still what it was.
+            None => Known {
+                total: row.size.filter(|_| is_whole || row.validator.is_some()),
+                validator: row.validator.clone(),
+                ..Known::default()
+            },
         };
         let package = Arc::new(Package {
             id: row.id,
+            epoch: row.epoch,
             url: row.url.clone(),
             file,
             doubtful: AtomicBool::new(row.doubtful),
@@ -254,18 +269,10 @@ impl Packages {
                 Some(slot) => Some(slot),
                 None => Arc::clone(&this.slots).acquire_owned().await.ok(),
             };
-            package.stream.store(0, Ordering::Release);
-            let work = std::panic::AssertUnwindSafe(this.download(&package, &row, needed.as_deref()));
-            let done = futures_util::FutureExt::catch_unwind(work).await.unwrap_or_else(|_| {
-                Err(SourceError::new(&package.url, Trouble::Broken("a bug ended the download; see the log".to_owned())))
-            });
-            package.stream.store(NOWHERE, Ordering::Release);
-            package.busy.store(false, Ordering::Release);
-            if let Err(error) = done {
-                this.status.error(&error.to_string());
-                locked(&package.known).failed = Some(error);
+            let work = std::panic::AssertUnwindSafe(this.download(package, &row, needed.as_deref()));
+            if futures_util::FutureExt::catch_unwind(work).await.is_err() {
+                this.status.error(&format!("{}: a bug ended the download; see the log", row.url));
             }
-            package.parts.progress();
             this.ended.notify_waiters();
         });
         Ok(())
@@ -295,36 +302,66 @@ impl Packages {
         self.files.package(id).and_then(|package| locked(&package.known).failed.clone())
     }
 
-    async fn download(&self, package: &Arc<Package>, row: &PackageRow, needed: Option<&[(u64, u64)]>) -> Result<()> {
+    /// Downloads until it is done, or there is no hope for now.
+    async fn download(&self, first: Arc<Package>, row: &PackageRow, needed: Option<&[(u64, u64)]>) {
+        let mut package = first;
         let mut breaks = 0;
-        loop {
-            let before = package.parts.ranges().len();
-            match self.download_once(package, row, needed).await {
-                Err(error) if matches!(error.trouble, Trouble::Changed) && breaks < MOST_BREAKS => {
-                    // What is here is of another edition.
-                    self.forget_parts(package)?;
-                    breaks += 1;
-                }
-                Err(error) if error.trouble.passes() || error.trouble.is_away() => {
-                    breaks = if package.parts.ranges().len() > before { 1 } else { breaks + 1 };
-                    if breaks >= MOST_BREAKS || locked(&package.known).validator.is_none() {
-                        return Err(error);
-                    }
-                    tokio::time::sleep(Duration::from_secs(u64::from(breaks))).await;
-                }
-                done => return done,
+        let error = loop {
+            if package.gone.load(Ordering::Acquire) {
+                break None;
             }
+            package.stream.store(0, Ordering::Release);
+            let before = package.parts.ranges().len();
+            let error = match self.download_once(&package, row, needed).await {
+                Ok(()) => break None,
+                Err(error) => error,
+            };
+            if matches!(error.trouble, Trouble::Changed) && breaks < MOST_BREAKS {
+                // What is here is of another edition.
+                breaks += 1;
+                package = match self.renew(&package).await {
+                    Ok(next) => next,
+                    Err(error) => break Some(error),
+                };
+                continue;
+            }
+            breaks = if package.parts.ranges().len() > before { 1 } else { breaks + 1 };
+            let goes_on = error.trouble.passes() || error.trouble.is_away();
+            if !goes_on || breaks >= MOST_BREAKS || locked(&package.known).validator.is_none() {
+                break Some(error);
+            }
+            tokio::time::sleep(Duration::from_secs(u64::from(breaks))).await;
+        };
+        if let Some(error) = error {
+            self.status.error(&error.to_string());
+            locked(&package.known).failed = Some(error);
         }
+        package.stream.store(NOWHERE, Ordering::Release);
+        package.busy.store(false, Ordering::Release);
+        package.parts.progress();
     }
 
-    fn forget_parts(&self, package: &Package) -> Result<()> {
-        let disk = |error: std::io::Error| SourceError::new(&package.url, Trouble::Disk(error.to_string()));
-        *package.parts.ranges() = Ranges::default();
-        *locked(&package.known) = Known::default();
-        package.file.set_len(0).map_err(disk)?;
-        std::fs::remove_file(self.store.package_notes(package.id))
-            .or_else(|error| if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
-            .map_err(disk)
+    /// Lets go what is here of a package, and begins it anew: in a file of its own, so that who reads the
+    /// old one goes on reading that, and with nothing known of its members.
+    async fn renew(&self, package: &Arc<Package>) -> Result<Arc<Package>> {
+        let failed = |error: String| SourceError::new(&package.url, Trouble::Disk(error));
+        let _nobody_looks = package.looking.lock().await;
+        if package.gone.load(Ordering::Acquire) {
+            // Somebody was faster.
+            return self.get(package.id).ok_or_else(|| failed("it is not known any more".to_owned()));
+        }
+        self.files.close(&[Stored::Package(package.id)]);
+        self.store.forget_package(package.id).map_err(|error| failed(error.to_string()))?;
+        self.ledger.package_renewed(package.id).await.map_err(|error| failed(error.to_string()))?;
+        let row = self.readers.ask(|reader| reader.package(package.id)).map_err(|error| failed(error.to_string()))?;
+        let Some(row) = row else { return Err(failed("it is not known any more".to_owned())) };
+        let next = PackageRow { size: None, validator: None, ..row };
+        let next = self.take(&next).map_err(|error| failed(error.to_string()))?;
+        next.busy.store(package.busy.load(Ordering::Acquire), Ordering::Release);
+        package.busy.store(false, Ordering::Release);
+        package.stream.store(NOWHERE, Ordering::Release);
+        package.parts.progress();
+        Ok(next)
     }
 
     async fn download_once(
@@ -354,7 +391,9 @@ impl Packages {
         };
         let missing = notes.total.or(row.length).unwrap_or(0).saturating_sub(package.parts.ranges().len());
         self.store.check_room(if needed.is_none() { missing } else { 0 }).map_err(disk)?;
-        self.status.update(|progress| progress.package_bytes_known += missing);
+        self.status.update(|progress| {
+            progress.package_bytes_known = progress.package_bytes_known.saturating_add(missing);
+        });
         let fill = Fill {
             client: &self.client,
             store: &self.store,
@@ -364,7 +403,8 @@ impl Packages {
             notes_path: self.store.package_notes(package.id),
             parts: &package.parts,
             patience: None,
-            listed: None,
+            // A body without an announced end must have one all the same.
+            listed: row.length.filter(|_| notes.total.is_none()).map(|length| length.saturating_mul(2).max(SMALL)),
             held_to_a_hash: false,
             aside: false,
             at: &|at, came| {
@@ -378,14 +418,20 @@ impl Packages {
             notes.total = Some(*total);
         }
         let complete = notes.total.is_some_and(|total| notes.ranges.contains(0, total));
+        if complete && notes.validator.is_some() {
+            // Whatever ends this process before the catalog knows, it is not downloaded again.
+            fill.write_notes(&notes)?;
+        }
         match (&result, complete) {
             (_, true) => self.complete(package, row, &notes).await,
             (Err(error), _) if matches!(error.trouble, Trouble::Changed) => result.map(|_| ()),
             _ => {
                 if notes.validator.is_none() && result.is_err() {
-                    self.forget_parts(package)?;
+                    // Nothing would tell whether what comes next belongs to it.
+                    self.renew(package).await?.busy.store(false, Ordering::Release);
+                } else {
+                    self.note(package).await;
                 }
-                self.note(package).await;
                 result.map(|_| ())
             }
         }
@@ -474,6 +520,8 @@ impl Packages {
             sums.await.map_err(|error| disk(std::io::Error::other(error)))?.map_err(disk)?
         };
         let doubtful = verdict.is_err();
+        let found = Notes { total: Some(total), ..notes.clone() };
+        self.found(package, &found, None);
         if let Err(trouble) = verdict {
             self.status.error(&format!(
                 "{}: {trouble}; members are taken from it only where its manifest has a hash for them",
@@ -554,6 +602,9 @@ impl Packages {
             if package.has(begin, end) {
                 return Ok(());
             }
+            if package.gone.load(Ordering::Acquire) {
+                return Err(SourceError::new(&package.url, Trouble::Changed));
+            }
             if self.offline {
                 let problem = "not in the cache, and the mount is offline".to_owned();
                 return Err(SourceError::new(&package.url, Trouble::Nowhere(problem)));
@@ -602,6 +653,13 @@ impl Packages {
                         return Err(error);
                     }
                     let row = self.readers.ask(|reader| reader.package(package.id)).ok().flatten();
+                    let fits = |row: &PackageRow| {
+                        row.wanted || self.ledger.cache_size().is_none_or(|limit| known.total.unwrap_or(0) <= limit)
+                    };
+                    if row.as_ref().is_some_and(|row| !fits(row)) {
+                        let problem = "its server gives no parts of it, and it is larger than cache_size".to_owned();
+                        return Err(SourceError::new(&package.url, Trouble::Nowhere(problem)));
+                    }
                     match row.map(|row| self.start(&row, None)) {
                         Some(Ok(())) => Ok(()),
                         Some(Err(error)) => {
@@ -619,6 +677,10 @@ impl Packages {
                 },
             };
             if let Err(error) = failed {
+                if matches!(error.trouble, Trouble::Changed) && !package.is_busy() {
+                    // What was found of its members is of an edition that is gone.
+                    self.renew(package).await?;
+                }
                 let goes_on = matches!(error.trouble, Trouble::NoRanges) || error.trouble.passes();
                 if !goes_on || tries >= MOST_BREAKS {
                     return Err(error);
@@ -655,12 +717,19 @@ impl Packages {
         came
     }
 
-    /// The directory of a package, which is brought here as far as it is needed. Who is not patient does
+    /// A member by its path. The directory is brought here as far as it is needed. Who is not patient does
     /// not wait for the whole of a package whose server gives no parts of it.
     ///
     /// # Errors
     /// If the package cannot be had, or is none; [`Trouble::NoRanges`] if it would have to be waited for.
-    pub(super) async fn directory(self: &Arc<Self>, package: &Arc<Package>, patient: bool) -> Result<Directory> {
+    pub(super) async fn find_one(
+        self: &Arc<Self>,
+        package: &Arc<Package>,
+        path: &'static str,
+        patient: bool,
+    ) -> Result<(Found, Option<String>)> {
+        // With one connection, the download has it.
+        let patient = patient || self.client.connections() < 2;
         self.head_start(package).await;
         let mut tries = 0;
         loop {
@@ -688,10 +757,11 @@ impl Packages {
             let own = Arc::clone(package);
             let read = tokio::task::spawn_blocking(move || {
                 let reader = Arc::clone(&own);
-                Directory::read(Partial::new(Arc::clone(&own.file), total, move |begin, end| reader.has(begin, end)))
+                let partial = Partial::new(Arc::clone(&own.file), total, move |begin, end| reader.has(begin, end));
+                Directory::find_one(partial, path)
             });
             match read.await {
-                Ok(Ok(directory)) => return Ok(directory),
+                Ok(Ok(found)) => return Ok(found),
                 Ok(Err(ArchiveError::Hole(at))) => {
                     let tail = total.saturating_sub(TAIL);
                     let part = match at {
@@ -720,16 +790,14 @@ impl Packages {
 
     /// A download that is quick is the shortest way to everything in a package.
     async fn head_start(&self, package: &Package) {
-        let deadline = tokio::time::Instant::now() + HEAD_START;
+        let begun = Instant::now();
         let mut steps = package.parts.moved();
         while !package.is_whole() && package.downloading().is_some() {
             steps.mark_unchanged();
-            if tokio::time::timeout_at(deadline, steps.changed()).await.is_err()
-                && package.total().is_some_and(|total| total > SMALL || !self.is_moving(package))
-            {
-                return;
-            }
-            if tokio::time::Instant::now() > deadline + self.client.timeout() {
+            let _ = tokio::time::timeout(Duration::from_millis(50), steps.changed()).await;
+            let waited = begun.elapsed();
+            let slow = package.total().is_none_or(|total| total > SMALL) || !self.is_moving(package);
+            if waited > self.client.timeout() || (waited > HEAD_START && slow && package.total().is_some()) {
                 return;
             }
         }
@@ -787,11 +855,33 @@ impl std::io::Read for Whole<'_> {
     }
 }
 
-/// Forgets the bytes of packages that the catalog does not know.
-pub(super) fn tidy(store: &Store, readers: &Pool) -> std::result::Result<(), String> {
-    for id in store.packages().map_err(|error| error.to_string())? {
-        if readers.ask(|reader| reader.package(id)).map_err(|error| error.to_string())?.is_none() {
-            store.forget_package(id).map_err(|error| error.to_string())?;
+/// Forgets the bytes of packages that the catalog does not know, and what the catalog knows of packages
+/// whose bytes are not what it says.
+pub(super) fn tidy(store: &Store, readers: &Pool, ledger: &Ledger) -> std::result::Result<(), SyncError> {
+    let disk = |error: std::io::Error| SyncError::Cache(error.to_string());
+    let rows = readers.ask(|reader| reader.packages())?;
+    for id in store.packages().map_err(disk)? {
+        if !rows.iter().any(|row| row.id == id) {
+            store.forget_package(id).map_err(disk)?;
+        }
+    }
+    for row in rows.iter().filter(|row| row.bytes > 0 || row.whole) {
+        let length = store.package(row.id).and_then(|file| file.metadata()).map_err(disk)?.len();
+        let sound = match row.whole {
+            true => row.size == Some(length),
+            false => Notes::read(&store.package_notes(row.id))
+                .is_some_and(|notes| notes.url == row.url && notes.boot == boot() && notes.validator.is_some()),
+        };
+        if !sound {
+            store.forget_package(row.id).map_err(disk)?;
+            ledger.with(|writer| -> std::result::Result<(), CatalogError> {
+                let transaction = writer.begin(true)?;
+                if transaction.package_gone(row.id)? {
+                    transaction.package_wanted(row.id)?;
+                }
+                transaction.commit()?;
+                Ok(())
+            })?;
         }
     }
     Ok(())

@@ -59,12 +59,13 @@ impl Beside {
         if let Some(error) = self.dump.failed.first().filter(|_| self.dump.manifests.is_empty()) {
             self.from = From::ListAlone { why: format!("the Resource Dump cannot be used: {error}") };
         }
-        if self.fresh {
+        if self.fresh || set.seed.is_none() {
             let (name, why) = said(&self.from, &self.dump, self.fit);
             note(engine, set, name, why).await?;
         }
         let packages = self.dump.of_use();
-        dumps::attach(engine, set, std::mem::take(&mut self.dump.manifests), recent).await?;
+        let length_suffices = matches!(self.from, From::List { as_new: true });
+        dumps::attach(engine, set, std::mem::take(&mut self.dump.manifests), recent, length_suffices).await?;
         dumps::forget_idle(engine, set.id, packages).await
     }
 }
@@ -92,7 +93,10 @@ pub(super) async fn bring(
         )));
     }
     status.phase("reading lists");
-    let wants_dump = fresh || made_from_dump || lists.is_empty() || choice == SeedFrom::Dump;
+    // A process before this one may have ended before all packages were gone through.
+    let unfinished =
+        engine.readers.ask(|reader| reader.packages())?.iter().any(|row| row.rset == set.id && !row.indexed);
+    let wants_dump = fresh || made_from_dump || unfinished || lists.is_empty() || choice == SeedFrom::Dump;
     if dumps.is_empty() || choice == SeedFrom::List || !wants_dump {
         let why = match choice {
             SeedFrom::List => "seed=list says so",
@@ -103,8 +107,15 @@ pub(super) async fn bring(
             note(engine, set, "list", why.to_owned()).await?;
         }
         let bringer = engine.bringer(Capability::ResourceList);
-        let lists = lists::bring(&bringer, &lists, known).await;
-        return Ok(Baseline { lists, ..Baseline::default() });
+        // A gap stays until something newer closes it.
+        let changes = match fresh || set.state == SetState::Gap {
+            true => found.urls(Capability::ChangeList),
+            false => Vec::new(),
+        };
+        let begin = engine.bringer(Capability::ChangeList);
+        let (lists, changes_begin) =
+            tokio::join!(lists::bring(&bringer, &lists, known), dumps::changes_begin(&begin, &changes));
+        return Ok(Baseline { lists, changes_begin, ..Baseline::default() });
     }
     with_dump(engine, set, found, known, fresh).await
 }
