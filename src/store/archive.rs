@@ -231,8 +231,7 @@ fn walk(
     if count > MOST_MEMBERS {
         return Err(ArchiveError::NotZip(format!("it has {count} members, more than the {MOST_MEMBERS} allowed")));
     }
-    let mut seen = 0_usize;
-    for entry in walk.files().map_err(&failed)? {
+    for (seen, entry) in walk.files().map_err(&failed)?.enumerate() {
         let entry = match entry {
             Ok(entry) => entry,
             Err(error) => {
@@ -242,7 +241,6 @@ fn walk(
                 return Ok(Some(format!("its directory breaks off after {seen} of {count} members: {error}")));
             }
         };
-        seen += 1;
         if entry.is_dir() {
             continue;
         }

@@ -279,6 +279,10 @@ async fn manifest(engine: &Arc<Engine>, listed: &Listed, how: Reading) -> Result
         Err(error) => error,
     };
     let late = matches!(error.trouble, Trouble::NoRanges);
+    if late && how.beside {
+        // The list is enough for now: members are attached when the package is here.
+        return Ok(None);
+    }
     if let Some(contents) = &listed.contents {
         let copy = engine.bringer(Capability::ResourceDumpManifest).one(contents).await;
         match copy {
