@@ -1,0 +1,344 @@
+//! The download of a package: begun, gone on with, begun anew, held to what its dump says, and noted for
+//! the next process.
+
+use std::fs::File;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::{COUNT_EACH, LEAST_PART, NOWHERE, Package, Packages, SMALL, locked};
+use crate::catalog::{PackageRow, Stored};
+use crate::source::{Asked, Expected, Hasher, SourceError, Trouble, verify};
+use crate::sync::fill::{Fill, MOST_BREAKS, Notes, Result, whole};
+use crate::sync::ledger::boot;
+
+impl Packages {
+    /// Begins to bring a package here, if nobody does: all of it, or these parts of it.
+    pub(in crate::sync) fn start(
+        self: &Arc<Self>,
+        row: &PackageRow,
+        needed: Option<Vec<(u64, u64)>>,
+    ) -> std::io::Result<()> {
+        let package = self.take(row)?;
+        if self.offline || package.is_whole() {
+            return Ok(());
+        }
+        if package.busy.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        locked(&package.known).failed = None;
+        let (this, row) = (Arc::clone(self), row.clone());
+        // Who looks next is to see at once that a download is under way; of one that waits for its turn,
+        // parts are fetched aside.
+        let slot = Arc::clone(&self.slots).try_acquire_owned().ok();
+        if slot.is_some() {
+            package.stream.store(0, Ordering::Release);
+        }
+        tokio::spawn(async move {
+            let _slot = match slot {
+                Some(slot) => Some(slot),
+                None => Arc::clone(&this.slots).acquire_owned().await.ok(),
+            };
+            let work = std::panic::AssertUnwindSafe(this.download(package, &row, needed.as_deref()));
+            if futures_util::FutureExt::catch_unwind(work).await.is_err() {
+                this.status.error(&format!("{}: a bug ended the download; see the log", row.url));
+            }
+            this.ended.notify_waiters();
+        });
+        Ok(())
+    }
+
+    /// Downloads until it is done, or there is no hope for now.
+    async fn download(&self, first: Arc<Package>, row: &PackageRow, needed: Option<&[(u64, u64)]>) {
+        let mut package = first;
+        let mut breaks = 0;
+        let error = loop {
+            if package.gone.load(Ordering::Acquire) {
+                break None;
+            }
+            package.stream.store(0, Ordering::Release);
+            let before = package.parts.ranges().len();
+            let error = match self.download_once(&package, row, needed).await {
+                Ok(()) => break None,
+                Err(error) => error,
+            };
+            if matches!(error.trouble, Trouble::Changed) && breaks < MOST_BREAKS {
+                // What is here is of another edition.
+                breaks += 1;
+                package = match self.renew(&package).await {
+                    Ok(next) => next,
+                    Err(error) => break Some(error),
+                };
+                continue;
+            }
+            breaks = if package.parts.ranges().len() > before { 1 } else { breaks + 1 };
+            let goes_on = error.trouble.passes() || error.trouble.is_away();
+            if !goes_on || breaks >= MOST_BREAKS || locked(&package.known).validator.is_none() {
+                break Some(error);
+            }
+            tokio::time::sleep(Duration::from_secs(u64::from(breaks))).await;
+        };
+        if let Some(error) = error {
+            self.status.error(&error.to_string());
+            locked(&package.known).failed = Some(error);
+        }
+        package.stream.store(NOWHERE, Ordering::Release);
+        package.busy.store(false, Ordering::Release);
+        package.parts.progress();
+    }
+
+    /// Lets go what is here of a package, and begins it anew: in a file of its own, so that who reads the
+    /// old one goes on reading that, and with nothing known of its members.
+    pub(super) async fn renew(&self, package: &Arc<Package>) -> Result<Arc<Package>> {
+        let failed = |error: String| SourceError::new(&package.url, Trouble::Disk(error));
+        let _nobody_looks = package.looking.lock().await;
+        if package.gone.load(Ordering::Acquire) {
+            // Somebody was faster.
+            return self.get(package.id).ok_or_else(|| failed("it is not known any more".to_owned()));
+        }
+        self.files.close(&[Stored::Package(package.id)]);
+        self.store.forget_package(package.id).map_err(|error| failed(error.to_string()))?;
+        self.ledger.package_renewed(package.id).await.map_err(|error| failed(error.to_string()))?;
+        let row = self.readers.ask(|reader| reader.package(package.id)).map_err(|error| failed(error.to_string()))?;
+        let Some(row) = row else { return Err(failed("it is not known any more".to_owned())) };
+        let next = PackageRow { size: None, validator: None, ..row };
+        let next = self.take(&next).map_err(|error| failed(error.to_string()))?;
+        next.busy.store(package.busy.load(Ordering::Acquire), Ordering::Release);
+        package.busy.store(false, Ordering::Release);
+        package.stream.store(NOWHERE, Ordering::Release);
+        package.parts.progress();
+        Ok(next)
+    }
+
+    async fn download_once(
+        &self,
+        package: &Arc<Package>,
+        row: &PackageRow,
+        needed: Option<&[(u64, u64)]>,
+    ) -> Result<()> {
+        let disk = |error: std::io::Error| SourceError::new(&package.url, Trouble::Disk(error.to_string()));
+        let resumed = package.parts.ranges().len() > 0;
+        let (answer, mut notes) = match needed {
+            _ if resumed => (None, self.notes(package)),
+            Some(_) => {
+                self.probe(package).await?;
+                (None, self.notes(package))
+            }
+            None => {
+                let answer = self.client.ask(&package.url, &Asked::default()).await?;
+                if let Some(coding) = answer.coding() {
+                    let problem = "a package must come as it is".to_owned();
+                    return Err(SourceError::new(&package.url, Trouble::BadCoding { coding, problem }));
+                }
+                let notes = Notes::of(&package.url, &answer);
+                self.found(package, &notes, None);
+                (Some(answer), notes)
+            }
+        };
+        let missing = notes.total.or(row.length).unwrap_or(0).saturating_sub(package.parts.ranges().len());
+        self.store.check_room(if needed.is_none() { missing } else { 0 }).map_err(disk)?;
+        self.status.update(|progress| {
+            progress.package_bytes_known = progress.package_bytes_known.saturating_add(missing);
+        });
+        let fill = Fill {
+            client: &self.client,
+            store: &self.store,
+            status: &self.status,
+            url: &package.url,
+            file: &package.file,
+            notes_path: self.store.package_notes(package.id),
+            parts: &package.parts,
+            patience: None,
+            // A body without an announced end must have one all the same.
+            listed: row.length.filter(|_| notes.total.is_none()).map(|length| length.saturating_mul(2).max(SMALL)),
+            held_to_a_hash: false,
+            aside: false,
+            at: &|at, came| {
+                package.stream.store(at, Ordering::Release);
+                self.status.came(came);
+            },
+        };
+        let result = fill.run(answer, &mut notes, needed).await;
+        notes.ranges = package.parts.ranges().clone();
+        if let (Ok(total), None) = (&result, notes.total) {
+            notes.total = Some(*total);
+        }
+        let complete = notes.total.is_some_and(|total| notes.ranges.contains(0, total));
+        if complete && notes.validator.is_some() {
+            // Whatever ends this process before the catalog knows, it is not downloaded again.
+            fill.write_notes(&notes)?;
+        }
+        match (&result, complete) {
+            (_, true) => self.complete(package, row, &notes).await,
+            (Err(error), _) if matches!(error.trouble, Trouble::Changed) => result.map(|_| ()),
+            _ => {
+                if notes.validator.is_none() && result.is_err() {
+                    // Nothing would tell whether what comes next belongs to it.
+                    self.renew(package).await?.busy.store(false, Ordering::Release);
+                } else {
+                    self.note(package).await;
+                }
+                result.map(|_| ())
+            }
+        }
+    }
+
+    fn notes(&self, package: &Package) -> Notes {
+        let known = locked(&package.known).clone();
+        Notes {
+            url: package.url.clone(),
+            validator: known.validator,
+            total: known.total,
+            ranges: package.parts.ranges().clone(),
+            boot: boot(),
+            streamed: false,
+        }
+    }
+
+    /// A server has answered for a package.
+    fn found(&self, package: &Package, notes: &Notes, ranges: Option<bool>) {
+        {
+            let mut known = locked(&package.known);
+            known.total = notes.total;
+            known.validator = notes.validator.clone();
+            // Parts of what cannot be told from another edition do not belong together.
+            known.ranges = if notes.validator.is_none() { Some(false) } else { ranges.or(known.ranges) };
+            known.failed = None;
+        }
+        package.parts.progress();
+        if let Some(total) = notes.total {
+            let (id, validator) = (package.id, notes.validator.clone());
+            let (ledger, status) = (self.ledger.clone(), Arc::clone(&self.status));
+            // A long step of the writer's must not stop the bytes from coming.
+            tokio::spawn(async move {
+                let written =
+                    ledger.write(move |transaction| transaction.package_found(id, total, validator.as_deref())).await;
+                if let Err(error) = written {
+                    status.error(&error.to_string());
+                }
+            });
+        }
+    }
+
+    /// Asks for the first bytes of a package, to learn how large it is and whether its server gives parts.
+    pub(super) async fn probe(&self, package: &Arc<Package>) -> Result<()> {
+        if package.total().is_some() && locked(&package.known).ranges.is_some() {
+            return Ok(());
+        }
+        let asked = Asked { range: Some((0, Some(LEAST_PART - 1))), ..Asked::default() };
+        let mut answer = self.client.ask(&package.url, &asked).await?;
+        let notes = Notes::of(&package.url, &answer);
+        let partial = answer.status == 206 && answer.content_range().is_some_and(|(at, _)| at == 0);
+        let before = locked(&package.known).validator.clone();
+        if before.is_some() && before != notes.validator && package.parts.ranges().len() > 0 {
+            return Err(SourceError::new(&package.url, Trouble::Changed));
+        }
+        self.found(package, &notes, Some(partial && whole(&answer).is_some()));
+        if partial {
+            let mut at = 0;
+            while let Some(chunk) = answer.chunk().await? {
+                std::os::unix::fs::FileExt::write_all_at(&*package.file, &chunk, at)
+                    .map_err(|error| SourceError::new(&package.url, Trouble::Disk(error.to_string())))?;
+                package.parts.ranges().add(at, at + chunk.len() as u64);
+                at += chunk.len() as u64;
+                package.parts.progress();
+            }
+        }
+        Ok(())
+    }
+
+    /// All of a package is here: holds it to what its dump says.
+    async fn complete(&self, package: &Arc<Package>, row: &PackageRow, notes: &Notes) -> Result<()> {
+        let total = notes.total.unwrap_or(0);
+        let disk = |error: std::io::Error| SourceError::new(&package.url, Trouble::Disk(error.to_string()));
+        package.file.set_len(total).map_err(disk)?;
+        let expected = Expected { length: row.length, hashes: row.hashes.clone(), encoding: None };
+        let verdict = if expected.hashes.is_empty() {
+            match expected.length.filter(|length| *length != total) {
+                Some(expected) => Err(Trouble::WrongLength { got: total, expected }),
+                None => Ok(()),
+            }
+        } else {
+            let own = Arc::clone(package);
+            let sums = tokio::task::spawn_blocking(move || {
+                Hasher::read(&expected.hashes, Whole { file: &own.file, at: 0 }).map(|sums| verify(&sums, &expected))
+            });
+            sums.await.map_err(|error| disk(std::io::Error::other(error)))?.map_err(disk)?
+        };
+        let doubtful = verdict.is_err();
+        let found = Notes { total: Some(total), ..notes.clone() };
+        self.found(package, &found, None);
+        if let Err(trouble) = verdict {
+            self.status.error(&format!(
+                "{}: {trouble}; members are taken from it only where its manifest has a hash for them",
+                package.url
+            ));
+        }
+        package.doubtful.store(doubtful, Ordering::Release);
+        package.whole.store(true, Ordering::Release);
+        tracing::debug!(url = package.url, bytes = total, doubtful, "a package is here");
+        package.parts.progress();
+        self.has_now(package, true).await;
+        std::fs::remove_file(self.store.package_notes(package.id))
+            .or_else(|error| if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
+            .map_err(disk)
+    }
+
+    /// Notes how much of a package is here, if that is worth it after parts of it were fetched aside.
+    pub(in crate::sync) async fn count(&self, package: &Package) {
+        let here = package.parts.ranges().len();
+        if !package.is_whole() && here > package.counted.load(Ordering::Acquire) + COUNT_EACH {
+            self.note(package).await;
+        }
+    }
+
+    /// Notes which parts of a package are here.
+    async fn note(&self, package: &Package) {
+        let notes = self.notes(package);
+        if notes.validator.is_some() && !package.gone.load(Ordering::Acquire) {
+            // What cannot be noted is fetched again by the next process, and nothing else.
+            let _ = notes.write(&self.store.package_notes(package.id));
+        }
+        self.has_now(package, false).await;
+    }
+
+    /// Notes for the next process which parts of packages are here.
+    pub(in crate::sync) async fn note_all(&self) {
+        for package in self.files.packages() {
+            let here = package.parts.ranges().len();
+            if !package.is_whole() && here != package.counted.load(Ordering::Acquire) {
+                self.note(&package).await;
+            }
+        }
+    }
+
+    /// Notes how much of a package is here.
+    async fn has_now(&self, package: &Package, is_whole: bool) {
+        if package.gone.load(Ordering::Acquire) {
+            return;
+        }
+        let bytes = match is_whole {
+            true => package.total().unwrap_or(0),
+            false => package.parts.ranges().len(),
+        };
+        package.counted.store(bytes, Ordering::Release);
+        let doubtful = package.doubtful.load(Ordering::Acquire);
+        if let Err(error) = self.ledger.package_has(package.id, bytes, is_whole, doubtful).await {
+            self.status.error(&error.to_string());
+        }
+    }
+}
+
+/// A file from its beginning, whatever offset others read it at.
+struct Whole<'f> {
+    file: &'f File,
+    at: u64,
+}
+
+impl std::io::Read for Whole<'_> {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        let count = std::os::unix::fs::FileExt::read_at(self.file, out, self.at)?;
+        self.at += count as u64;
+        Ok(count)
+    }
+}
