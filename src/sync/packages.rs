@@ -264,8 +264,9 @@ impl Packages {
 
     /// Removes a package that nothing needs.
     pub(super) fn forget(&self, id: i64) -> std::io::Result<()> {
+        self.store.forget_package(id)?;
         self.files.close(&[Stored::Package(id)]);
-        self.store.forget_package(id)
+        Ok(())
     }
 
     /// Whether the last try to bring a package here failed, and how.

@@ -41,14 +41,13 @@ pub(super) fn evict(writer: &mut Writer, store: &Store, open: &OpenFiles, limit:
         // Only after the catalog has forgotten it: a crash in between leaves a file too many, never a
         // row too many.
         let places: Vec<Stored> = gone.iter().map(|one| one.stored).collect();
+        let removed = places.iter().try_for_each(|place| match place {
+            Stored::Object(sha256) => store.remove(sha256),
+            Stored::Package(id) => store.forget_package(*id),
+        });
+        // Last, so that whoever opens a package anew begins a file of its own.
         open.close(&places);
-        for place in places {
-            let removed = match place {
-                Stored::Object(sha256) => store.remove(&sha256),
-                Stored::Package(id) => store.forget_package(id),
-            };
-            removed.map_err(|error| CatalogError::Io { path: store.root().display().to_string(), error })?;
-        }
+        removed.map_err(|error| CatalogError::Io { path: store.root().display().to_string(), error })?;
     }
     Ok(left)
 }

@@ -96,9 +96,10 @@ impl Packages {
             // Somebody was faster.
             return self.get(package.id).ok_or_else(|| failed("it is not known any more".to_owned()));
         }
-        self.files.close(&[Stored::Package(package.id)]);
-        self.store.forget_package(package.id).map_err(|error| failed(error.to_string()))?;
+        // First the catalog, then the file, then who has it open: whoever opens it anew finds all of it new.
         self.ledger.package_renewed(package.id).await.map_err(|error| failed(error.to_string()))?;
+        self.store.forget_package(package.id).map_err(|error| failed(error.to_string()))?;
+        self.files.close(&[Stored::Package(package.id)]);
         let row = self.readers.ask(|reader| reader.package(package.id)).map_err(|error| failed(error.to_string()))?;
         let Some(row) = row else { return Err(failed("it is not known any more".to_owned())) };
         let next = PackageRow { size: None, validator: None, ..row };
