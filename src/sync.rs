@@ -473,7 +473,10 @@ impl Engine {
             let Some(package) = self.packages.get(id) else { continue };
             let verifier = self.verifier();
             let damage = verifier.pass(&package).await?;
-            self.contents.mend(&package, damage).await;
+            // It goes on whatever becomes of this round: the catalog has the damage, and tells of it no second time.
+            let contents = Arc::clone(&self.contents);
+            let mending = tokio::spawn(async move { contents.mend(&package, damage).await });
+            mending.await.map_err(|error| SyncError::Cache(error.to_string()))?;
         }
         let seen = self.status.progress().verified;
         if self.reported.swap(seen, Ordering::AcqRel) != seen {

@@ -671,7 +671,7 @@ fn damage_is_found_and_mended_while_the_source_still_can() {
     let status =
         mirror.wait("the damage", |status| status["packages"]["damaged"] == 1 && status["cached"]["resources"] == 50);
     assert!(status["errors"].to_string().contains(&format!("{}: its member in", own[20].uri)), "{status:#}");
-    assert!(status["warnings"].to_string().contains("1 damaged members of it were fetched"), "{status:#}");
+    assert!(status["warnings"].to_string().contains("1 of its members, which are damaged, came from"), "{status:#}");
     assert_eq!(singles(&server), 1);
     // The Source may go now.
     let address = server.address();
@@ -1357,4 +1357,71 @@ fn one_connection_is_enough() {
         assert!(mirror.read(&item.uri[server.url("/").len()..]).unwrap() == item.bytes, "{}", mirror.errors());
     }
     assert_eq!((singles(&server), mirror.status()["error_count"].clone()), (0, 0.into()), "{}", mirror.errors());
+}
+
+#[test]
+fn packages_that_come_as_a_whole_only_come_one_after_the_other() {
+    let server = Server::start();
+    let mut packages = Vec::new();
+    let mut own = Vec::new();
+    for number in 0..7_u64 {
+        let part: Vec<Item> = (0..5)
+            .map(|at| number * 100 + at)
+            .map(|id| Item::new(&server.url(&format!("/r/{id}")), &bytes(id, 400_000)).stored())
+            .collect();
+        let body = Arc::new(package(EARLY, &part));
+        packages.push((server.url(&format!("/{number}.zip")), String::new(), String::new()));
+        server.on(&format!("/{number}.zip"), move |_| Reply {
+            drip: Duration::from_millis(20),
+            ..Reply::ok(body.to_vec())
+        });
+        own.extend(part);
+    }
+    server.file("/resourcedump.xml", dump::dump(&format!("at=\"{EARLY}\""), &packages));
+    dump::offer(&server, &["resourcedump"]);
+    let mirror = Mirror::mount(&server.url("/"), "timeout=3,connections=3");
+    let status = verified(&mirror, 35);
+    assert_eq!((&status["state"], &status["error_count"]), (&"complete".into(), &0.into()), "{status:#}");
+    for item in &own {
+        assert_eq!(mirror.read(&item.uri[server.url("/").len()..]).unwrap(), item.bytes);
+    }
+    assert_eq!(singles(&server), 0);
+    // A daemon that waits does not work.
+    let ticks = fs::read_to_string(format!("/proc/{}/stat", mirror.daemon().unwrap())).unwrap();
+    let ticks: Vec<u64> = ticks
+        .rsplit(')')
+        .next()
+        .unwrap()
+        .split_ascii_whitespace()
+        .skip(11)
+        .take(2)
+        .map(|n| n.parse().unwrap())
+        .collect();
+    assert!(ticks.iter().sum::<u64>() < 400, "{ticks:?} hundredths of a second");
+}
+
+#[test]
+fn what_is_pinned_is_here_even_if_it_was_let_go_before() {
+    let server = Server::start();
+    let own: Vec<Item> = (0..3)
+        .map(|number| Item::new(&server.url(&format!("/r/{number}")), &bytes(number, 3 << 20)).stored())
+        .collect();
+    let body = package(EARLY, &own);
+    server.file("/package.zip", body.clone());
+    server.file(
+        "/resourcedump.xml",
+        dump::dump(&format!("at=\"{EARLY}\""), &[(server.url("/package.zip"), facts(&body), String::new())]),
+    );
+    dump::offer(&server, &["resourcedump"]);
+    let mut mirror = Mirror::mount(&server.url("/"), "cache_size=1M");
+    let directory = mirror.path("r").to_string_lossy().into_owned();
+    assert!(run(&["fetch", &directory]).status.success());
+    let said = support::text(&run(&["fetch", "--pin", &directory]));
+    assert!(said.contains("3 files") && said.contains("pinned"), "{said}");
+    mirror.unmount();
+    mirror.set_options("offline,cache_size=1M");
+    assert!(mirror.try_mount().status.success());
+    for (number, item) in own.iter().enumerate() {
+        assert!(mirror.read(&format!("r/{number}")).unwrap() == item.bytes, "{}", mirror.errors());
+    }
 }

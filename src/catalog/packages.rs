@@ -382,7 +382,7 @@ impl Transaction<'_> {
             .query_row("SELECT wanted FROM package WHERE id = ?1", [id], |row| row.get(0))
             .optional()?;
         self.connection().execute(
-            "UPDATE package SET whole = 0, wanted = 0, bytes = 0, durable = 0, epoch = epoch + 1 WHERE id = ?1",
+            "UPDATE package SET whole = 0, wanted = 0, bytes = 0, doubtful = 0, durable = 0, size = NULL, validator = NULL, epoch = epoch + 1 WHERE id = ?1",
             [id],
         )?;
         self.connection().execute("UPDATE member SET state = 0 WHERE package = ?1", [id])?;

@@ -194,6 +194,7 @@ impl Job<'_> {
             listed: self.expected.length.filter(|_| self.strict() && !coded),
             held_to_a_hash: self.held_to_a_hash(),
             aside: self.flight.stream.get().is_some(),
+            gone: None,
             at: &|_, _| (),
         };
         let result = fill.run(Some(answer), &mut notes, None).await;

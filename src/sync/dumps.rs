@@ -67,7 +67,9 @@ impl Dump {
     pub(super) fn of_use(&self) -> Vec<i64> {
         let of_use = |listed: &&Listed| {
             let error = self.failed.iter().find(|error| error.url == listed.row.url);
-            error.is_none_or(|error| error.trouble.passes() || error.trouble.is_away())
+            error.is_none_or(|error| {
+                error.trouble.passes() || error.trouble.is_away() || matches!(error.trouble, Trouble::Changed)
+            })
         };
         self.packages.iter().filter(of_use).map(|listed| listed.row.id).collect()
     }

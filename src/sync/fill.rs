@@ -7,6 +7,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -133,6 +134,8 @@ pub(super) struct Fill<'f> {
     pub(super) held_to_a_hash: bool,
     /// Whether parts that readers want are fetched aside.
     pub(super) aside: bool,
+    /// Set when the file has left the store.
+    pub(super) gone: Option<&'f AtomicBool>,
     /// Told of the offset up to which the main stream has come, and of bytes that came.
     pub(super) at: &'f (dyn Fn(u64, u64) + Sync),
 }
@@ -181,7 +184,16 @@ impl Fill<'_> {
                     notes.total = Some(at);
                     return Ok(at);
                 }
-                Ok(_) => {}
+                Ok(_) if grew => {}
+                Ok(_) => {
+                    // An answer without what was asked for is no answer.
+                    breaks += 1;
+                    if breaks >= MOST_BREAKS {
+                        return Err(
+                            self.error(Trouble::Broken("the server sends nothing of what is missing".to_owned()))
+                        );
+                    }
+                }
                 Err(error) if !error.trouble.passes() || notes.validator.is_none() || notes.total.is_none() => {
                     return Err(error);
                 }
@@ -244,6 +256,9 @@ impl Fill<'_> {
             self.file.write_all_at(&chunk, at).map_err(|error| self.disk(&error))?;
             let next = at + chunk.len() as u64;
             self.check_length(next, notes.total)?;
+            if self.gone.is_some_and(|gone| gone.load(Ordering::Acquire)) {
+                return Err(self.error(Trouble::Changed));
+            }
             let (there, met) = {
                 let mut ranges = self.parts.ranges();
                 ranges.add(at, next);
@@ -349,5 +364,8 @@ pub(super) async fn part(client: &Arc<Client>, parts: &Parts, file: &File, wante
         at = next;
         parts.progress();
     }
-    Ok(())
+    match at < end {
+        true => Err(SourceError::new(url, Trouble::Truncated { got: at - begin, expected: end - begin })),
+        false => Ok(()),
+    }
 }

@@ -73,6 +73,16 @@ impl OpenFiles {
         });
     }
 
+    /// What was opened of a version is not its content after all.
+    pub(super) fn forget(&self, version: i64) {
+        self.with(|inner| {
+            inner.files.pop(&version);
+            if let Some((_, gone)) = inner.inflated.pop(&version) {
+                inner.inflated_bytes -= gone.size.min(inner.inflated_bytes);
+            }
+        });
+    }
+
     /// An open package.
     pub(super) fn package(&self, id: i64) -> Option<Arc<Package>> {
         self.with(|inner| inner.packages.get(&id).map(Arc::clone))

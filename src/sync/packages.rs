@@ -125,6 +125,11 @@ impl Package {
         self.gone.store(true, Ordering::Release);
     }
 
+    /// Whether its file has left the store.
+    pub(super) fn has_left(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+
     /// Whether a download of it is under way, or waits for its turn.
     pub(super) fn is_busy(&self) -> bool {
         self.busy.load(Ordering::Acquire)
@@ -340,6 +345,10 @@ impl Packages {
                         }
                     }
                 }
+                // One that waits for its turn has no end in sight: other places do.
+                (_, Some(false)) if package.is_busy() => {
+                    return Err(SourceError::new(&package.url, Trouble::NoRanges));
+                }
                 (_, Some(false)) => {
                     if let Some(error) = known.failed.filter(|_| tries > 0) {
                         return Err(error);
@@ -425,7 +434,9 @@ impl Packages {
         self.head_start(package).await;
         let mut tries = 0;
         loop {
-            if package.total().is_none() {
+            if package.total().is_none() && package.downloading().is_none() && !package.is_whole() {
+                self.probe(package).await?;
+            } else if package.total().is_none() {
                 self.bring(package, (0, 1), || ()).await?;
             }
             let total = package.total().or_else(|| {
@@ -464,7 +475,16 @@ impl Packages {
                     let part = if at == 0 { (0, 4096.min(total)) } else { part };
                     let ranges = locked(&package.known).ranges;
                     match patient || package.is_whole() {
-                        true => self.bring(package, part, || ()).await?,
+                        true => match self.bring(package, part, || ()).await {
+                            // Only the download brings it, and that waits for its turn.
+                            Err(error) if matches!(error.trouble, Trouble::NoRanges) && package.is_busy() => {
+                                self.settled(package.id).await;
+                                if let Some(error) = self.failure(package.id) {
+                                    return Err(error);
+                                }
+                            }
+                            brought => brought?,
+                        },
                         false if ranges == Some(false) => {
                             return Err(SourceError::new(&package.url, Trouble::NoRanges));
                         }

@@ -57,7 +57,7 @@ impl Contents {
             return match unfold(&package, &member, &expected).ok()? {
                 Unfolded::Packed(ready, state, sha256) => {
                     self.looked(&package, version, state, sha256);
-                    self.keep_packed(version, row, &ready);
+                    self.keep_packed(&package, version, row, &ready);
                     Some(ready)
                 }
                 Unfolded::Object(_) => None,
@@ -68,11 +68,15 @@ impl Contents {
             true => Body::Memory(member.content(&package.file).ok()?.into()),
         };
         let ready = Ready { body, size: member.size, verified: state == MemberState::Verified };
-        self.keep_packed(version, row, &ready);
+        self.keep_packed(&package, version, row, &ready);
         Some(ready)
     }
 
-    fn keep_packed(&self, version: i64, row: &MemberRow, ready: &Ready) {
+    fn keep_packed(&self, package: &Package, version: i64, row: &MemberRow, ready: &Ready) {
+        // What has left the store meanwhile can be read to its end, and not be opened anew.
+        if package.has_left() {
+            return;
+        }
         let place = Stored::Package(row.package);
         match ready.body {
             Body::File(..) => self.files.put(version, place, ready.clone()),
@@ -116,7 +120,6 @@ impl Contents {
         let member = archived(member_row);
         self.packages.bring(&package, member.extent(), || flight.parts.progress()).await?;
         self.packages.touch(&package);
-        self.packages.count(&package).await;
         let expected = self.expected_of_member(row, member_row);
         let looked = self.ledger.pending_member(row.id, package.epoch).unwrap_or(member_row.state);
         let (own, store, url, verify) = (Arc::clone(&package), Arc::clone(&self.store), row.uri.clone(), self.verify);
@@ -153,6 +156,8 @@ impl Contents {
             Ok(Unfolded::Packed(ready, looked, [0; 32]))
         });
         let done = work.await.map_err(|error| failed(Trouble::Broken(error.to_string())))?;
+        // Only now: it may be more than there is room for, and go again.
+        self.packages.count(&package).await;
         let flaw = match done {
             Ok(Unfolded::Packed(ready, state, sha256)) => {
                 let fits = row.size.is_none_or(|shown| shown == ready.size);
@@ -162,7 +167,7 @@ impl Contents {
                     if looked != state {
                         self.looked(&package, row.id, state, sha256);
                     }
-                    self.keep_packed(row.id, member_row, &ready);
+                    self.keep_packed(&package, row.id, member_row, &ready);
                     return Ok(ready);
                 }
                 Flaw::Damaged("it is not what was read, or shown, before".to_owned())
@@ -184,6 +189,7 @@ impl Contents {
         match flaw {
             Flaw::Disk(error) => Err(failed(Trouble::Disk(error.to_string()))),
             Flaw::Damaged(why) => {
+                self.files.forget(row.id);
                 let (state, epoch) = (MemberState::Damaged, package.epoch);
                 self.ledger.member(Looked { version: row.id, state, epoch, sha256: None });
                 let told = format!("{}: its member in {} is damaged: {why}", row.uri, package.url);
@@ -195,6 +201,7 @@ impl Contents {
 
     /// Fetches what members were found to be damaged from their own URLs.
     pub(super) async fn mend(self: &Arc<Self>, package: &Package, damage: Vec<super::members::Damage>) {
+        damage.iter().for_each(|one| self.files.forget(one.version));
         for one in damage.iter().take(MOST_TOLD) {
             let uri = self.row(one.version).ok().flatten().map(|row| row.uri).unwrap_or_default();
             self.status.error(&format!("{uri}: its member in {} is damaged: {}", package.url, one.why));
@@ -214,12 +221,15 @@ impl Contents {
         .await;
         if mended > 0 {
             self.status.warning(&format!(
-                "{}: {mended} damaged members of it were fetched from their own URLs instead",
+                "{}: {mended} of its members, which are damaged, came from their own URLs instead",
                 package.url
             ));
         }
         if failed > 0 {
-            self.status.error(&format!("{}: {failed} damaged members of it cannot be had elsewhere", package.url));
+            self.status.error(&format!(
+                "{}: {failed} of its members, which are damaged, cannot be had elsewhere",
+                package.url
+            ));
         }
     }
 

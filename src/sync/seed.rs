@@ -59,7 +59,7 @@ impl Beside {
         if let Some(error) = self.dump.failed.first().filter(|_| self.dump.manifests.is_empty()) {
             self.from = From::ListAlone { why: format!("the Resource Dump cannot be used: {error}") };
         }
-        if self.fresh || set.seed.is_none() {
+        if self.fresh || set.seed.is_none() || engine.config.seed == SeedFrom::Dump {
             let (name, why) = said(&self.from, &self.dump, self.fit);
             note(engine, set, name, why).await?;
         }

@@ -64,8 +64,8 @@ impl Reply {
         let range = request.header("range").and_then(|range| {
             let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;
             let begin: usize = first.parse().ok()?;
-            let end = if last.is_empty() { body.len() } else { last.parse::<usize>().ok()? + 1 };
-            (begin < end && end <= body.len()).then_some((begin, end))
+            let end = if last.is_empty() { body.len() } else { last.parse::<usize>().ok()? + 1 }.min(body.len());
+            (begin < end).then_some((begin, end))
         });
         match range.filter(|_| request.header("if-range").is_none_or(|known| known == tag)) {
             Some((begin, end)) => Self { status: 206, body: body[begin..end].to_vec(), ..Self::default() }

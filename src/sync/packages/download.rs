@@ -39,9 +39,11 @@ impl Packages {
                 Some(slot) => Some(slot),
                 None => Arc::clone(&this.slots).acquire_owned().await.ok(),
             };
+            let own = Arc::clone(&package);
             let work = std::panic::AssertUnwindSafe(this.download(package, &row, needed.as_deref()));
             if futures_util::FutureExt::catch_unwind(work).await.is_err() {
-                this.status.error(&format!("{}: a bug ended the download; see the log", row.url));
+                let problem = "a bug ended the download; see the log".to_owned();
+                this.over(&own, Some(SourceError::new(&row.url, Trouble::Broken(problem))));
             }
             this.ended.notify_waiters();
         });
@@ -57,11 +59,16 @@ impl Packages {
                 break None;
             }
             package.stream.store(0, Ordering::Release);
+            package.parts.progress();
             let before = package.parts.ranges().len();
             let error = match self.download_once(&package, row, needed).await {
                 Ok(()) => break None,
                 Err(error) => error,
             };
+            if package.gone.load(Ordering::Acquire) {
+                // Nobody wants it any more, or it is begun anew already.
+                break Some(error).filter(|_| self.files.package(row.id).is_some());
+            }
             if matches!(error.trouble, Trouble::Changed) && breaks < MOST_BREAKS {
                 // What is here is of another edition.
                 breaks += 1;
@@ -78,13 +85,22 @@ impl Packages {
             }
             tokio::time::sleep(Duration::from_secs(u64::from(breaks))).await;
         };
-        if let Some(error) = error {
+        self.over(&package, error);
+    }
+
+    /// A download has ended. Who asks for the package may have another one open than it began with.
+    fn over(&self, package: &Arc<Package>, error: Option<SourceError>) {
+        if let Some(error) = &error {
             self.status.error(&error.to_string());
-            locked(&package.known).failed = Some(error);
         }
-        package.stream.store(NOWHERE, Ordering::Release);
-        package.busy.store(false, Ordering::Release);
-        package.parts.progress();
+        for one in [Some(Arc::clone(package)), self.files.package(package.id)].into_iter().flatten() {
+            if error.is_some() {
+                locked(&one.known).failed.clone_from(&error);
+            }
+            one.stream.store(NOWHERE, Ordering::Release);
+            one.busy.store(false, Ordering::Release);
+            one.parts.progress();
+        }
     }
 
     /// Lets go what is here of a package, and begins it anew: in a file of its own, so that who reads the
@@ -102,12 +118,18 @@ impl Packages {
         self.files.close(&[Stored::Package(package.id)]);
         let row = self.readers.ask(|reader| reader.package(package.id)).map_err(|error| failed(error.to_string()))?;
         let Some(row) = row else { return Err(failed("it is not known any more".to_owned())) };
-        let next = PackageRow { size: None, validator: None, ..row };
-        let next = self.take(&next).map_err(|error| failed(error.to_string()))?;
-        next.busy.store(package.busy.load(Ordering::Acquire), Ordering::Release);
-        package.busy.store(false, Ordering::Release);
+        let next = self.take(&row).map_err(|error| failed(error.to_string()))?;
+        let (was_busy, here) = (package.busy.swap(false, Ordering::AcqRel), package.parts.ranges().len());
+        let missing = package.total().unwrap_or(here).saturating_sub(here);
+        self.status.update(|progress| {
+            progress.package_bytes_known = progress.package_bytes_known.saturating_sub(missing);
+        });
         package.stream.store(NOWHERE, Ordering::Release);
         package.parts.progress();
+        if was_busy && next.busy.swap(true, Ordering::AcqRel) {
+            // Somebody has begun it anew already.
+            return Err(SourceError::new(&package.url, Trouble::Changed));
+        }
         Ok(next)
     }
 
@@ -154,6 +176,7 @@ impl Packages {
             listed: row.length.filter(|_| notes.total.is_none()).map(|length| length.saturating_mul(2).max(SMALL)),
             held_to_a_hash: false,
             aside: false,
+            gone: Some(&package.gone),
             at: &|at, came| {
                 package.stream.store(at, Ordering::Release);
                 self.status.came(came);
@@ -165,7 +188,7 @@ impl Packages {
             notes.total = Some(*total);
         }
         let complete = notes.total.is_some_and(|total| notes.ranges.contains(0, total));
-        if complete && notes.validator.is_some() {
+        if complete && notes.validator.is_some() && !package.gone.load(Ordering::Acquire) {
             // Whatever ends this process before the catalog knows, it is not downloaded again.
             fill.write_notes(&notes)?;
         }
@@ -175,7 +198,7 @@ impl Packages {
             _ => {
                 if notes.validator.is_none() && result.is_err() {
                     // Nothing would tell whether what comes next belongs to it.
-                    self.renew(package).await?.busy.store(false, Ordering::Release);
+                    self.renew(package).await?;
                 } else {
                     self.note(package).await;
                 }
