@@ -87,6 +87,8 @@ pub struct MemberRow {
     pub whole: bool,
     /// Whether the package is not what its dump says.
     pub doubtful: bool,
+    /// The epoch of the package for which the state holds.
+    pub epoch: i64,
 }
 
 /// What was found of a member.
@@ -138,7 +140,8 @@ pub struct MemberTotals {
 }
 
 pub(super) const MEMBER: &str = "m.version, m.package, m.header, m.compressed, m.size, m.crc, m.name_length, \
-                                 m.deflated, m.hashes, m.state, p.whole, m.coded, p.doubtful";
+                                 m.deflated, m.hashes, m.state, p.whole, m.coded, p.doubtful, \
+                                 p.epoch";
 
 /// Whether version `v` has its content in a member that is here.
 pub(super) const MEMBER_HERE: &str = "EXISTS (SELECT 1 FROM member m JOIN package p ON p.id = m.package \
@@ -167,6 +170,7 @@ pub(super) fn member(row: &Row<'_>, first: usize) -> rusqlite::Result<Option<Mem
         whole: row.get::<_, Option<bool>>(first + 10)?.unwrap_or(false),
         coded: row.get(first + 11)?,
         doubtful: row.get::<_, Option<bool>>(first + 12)?.unwrap_or(false),
+        epoch: row.get::<_, Option<i64>>(first + 13)?.unwrap_or(0),
     }))
 }
 
@@ -233,13 +237,13 @@ impl Reader {
         ))?;
         let rows = statement.query_map(params![package, signed(from), signed(limit as u64)], |row| {
             let Some(member) = member(row, 0)? else { return Ok(None) };
-            let hashes: Option<Vec<u8>> = row.get(14)?;
+            let hashes: Option<Vec<u8>> = row.get(15)?;
             let hashes = hashes.as_deref().map(Hashes::from_bytes).unwrap_or_default();
-            let extra: Option<String> = row.get(15)?;
+            let extra: Option<String> = row.get(16)?;
             let coded_length = || serde_json::from_str::<Extra>(extra.as_deref().unwrap_or_default()).ok()?.length;
             let length = match member.coded {
                 true => coded_length(),
-                false => row.get::<_, Option<i64>>(13)?.map(i64::unsigned_abs),
+                false => row.get::<_, Option<i64>>(14)?.map(i64::unsigned_abs),
             };
             let hashes = member.hashes.clone().unwrap_or(hashes);
             Ok(Some(UnseenMember { member, length, hashes }))

@@ -178,8 +178,8 @@ impl Contents {
 
     /// Whether a member is not known to be damaged.
     fn is_sound(&self, version: i64, member: &MemberRow) -> bool {
-        let epoch = self.packages.get(member.package).map_or(0, |package| package.epoch);
-        self.ledger.pending_member(version, epoch).unwrap_or(member.state) != MemberState::Damaged
+        let package = self.packages.get(member.package);
+        package.is_some_and(|package| self.state_of(&package, version, member) != MemberState::Damaged)
     }
 
     /// Notes a failure where people look for it.

@@ -483,6 +483,7 @@ impl Attacher {
             state: MemberState::Unseen,
             whole: false,
             doubtful: false,
+            epoch: self.package.epoch,
         })
     }
 

@@ -37,7 +37,7 @@ impl Contents {
     /// work.
     pub(super) fn packed(&self, version: i64, row: &MemberRow) -> Option<Ready> {
         let package = self.packages.get(row.package)?;
-        let state = self.ledger.pending_member(version, package.epoch).unwrap_or(row.state);
+        let state = self.state_of(&package, version, row);
         let member = archived(row);
         let small = member.size <= SMALL && member.compressed <= SMALL;
         if row.coded || state == MemberState::Damaged || (!small && (row.deflated || state == MemberState::Unseen)) {
@@ -70,6 +70,12 @@ impl Contents {
         let ready = Ready { body, size: member.size, verified: state == MemberState::Verified };
         self.keep_packed(&package, version, row, &ready);
         Some(ready)
+    }
+
+    /// What is known of a member in the bytes of the package that are here now.
+    pub(super) fn state_of(&self, package: &Package, version: i64, row: &MemberRow) -> MemberState {
+        let noted = if row.epoch == package.epoch { row.state } else { MemberState::Unseen };
+        self.ledger.pending_member(version, package.epoch).unwrap_or(noted)
     }
 
     fn keep_packed(&self, package: &Package, version: i64, row: &MemberRow, ready: &Ready) {
@@ -121,7 +127,7 @@ impl Contents {
         self.packages.bring(&package, member.extent(), || flight.parts.progress()).await?;
         self.packages.touch(&package);
         let expected = self.expected_of_member(row, member_row);
-        let looked = self.ledger.pending_member(row.id, package.epoch).unwrap_or(member_row.state);
+        let looked = self.state_of(&package, row.id, member_row);
         let (own, store, url, verify) = (Arc::clone(&package), Arc::clone(&self.store), row.uri.clone(), self.verify);
         let parts = Arc::clone(&flight.parts);
         let small = member.size <= SMALL && member.compressed <= SMALL;
