@@ -228,12 +228,20 @@ impl Store {
         numbers(&self.root.join("packages"))
     }
 
+    /// Forgets the notes on a package: all of it is there.
+    ///
+    /// # Errors
+    /// If they cannot be removed.
+    pub fn forget_package_notes(&self, package: i64) -> io::Result<()> {
+        absent_is_fine(fs::remove_file(self.package_notes(package)))
+    }
+
     /// Forgets what there is of a package.
     ///
     /// # Errors
     /// If it cannot be removed.
     pub fn forget_package(&self, package: i64) -> io::Result<()> {
-        absent_is_fine(fs::remove_file(self.package_notes(package)))?;
+        self.forget_package_notes(package)?;
         absent_is_fine(fs::remove_file(self.package_path(package)))
     }
 

@@ -83,10 +83,6 @@ pub struct MemberRow {
     pub coded: bool,
     /// What is known of it.
     pub state: MemberState,
-    /// Whether all of the package is here.
-    pub whole: bool,
-    /// Whether the package is not what its dump says.
-    pub doubtful: bool,
     /// The epoch of the package for which the state holds.
     pub epoch: i64,
 }
@@ -140,8 +136,7 @@ pub struct MemberTotals {
 }
 
 pub(super) const MEMBER: &str = "m.version, m.package, m.header, m.compressed, m.size, m.crc, m.name_length, \
-                                 m.deflated, m.hashes, m.state, p.whole, m.coded, p.doubtful, \
-                                 p.epoch";
+                                 m.deflated, m.hashes, m.state, m.coded, p.epoch";
 
 /// Whether version `v` has its content in a member that is here.
 pub(super) const MEMBER_HERE: &str = "EXISTS (SELECT 1 FROM member m JOIN package p ON p.id = m.package \
@@ -167,10 +162,8 @@ pub(super) fn member(row: &Row<'_>, first: usize) -> rusqlite::Result<Option<Mem
             3 => MemberState::Intact,
             _ => MemberState::Unseen,
         },
-        whole: row.get::<_, Option<bool>>(first + 10)?.unwrap_or(false),
-        coded: row.get(first + 11)?,
-        doubtful: row.get::<_, Option<bool>>(first + 12)?.unwrap_or(false),
-        epoch: row.get::<_, Option<i64>>(first + 13)?.unwrap_or(0),
+        coded: row.get(first + 10)?,
+        epoch: row.get::<_, Option<i64>>(first + 11)?.unwrap_or(0),
     }))
 }
 
@@ -237,13 +230,13 @@ impl Reader {
         ))?;
         let rows = statement.query_map(params![package, signed(from), signed(limit as u64)], |row| {
             let Some(member) = member(row, 0)? else { return Ok(None) };
-            let hashes: Option<Vec<u8>> = row.get(15)?;
+            let hashes: Option<Vec<u8>> = row.get(13)?;
             let hashes = hashes.as_deref().map(Hashes::from_bytes).unwrap_or_default();
-            let extra: Option<String> = row.get(16)?;
+            let extra: Option<String> = row.get(14)?;
             let coded_length = || serde_json::from_str::<Extra>(extra.as_deref().unwrap_or_default()).ok()?.length;
             let length = match member.coded {
                 true => coded_length(),
-                false => row.get::<_, Option<i64>>(14)?.map(i64::unsigned_abs),
+                false => row.get::<_, Option<i64>>(12)?.map(i64::unsigned_abs),
             };
             let hashes = member.hashes.clone().unwrap_or(hashes);
             Ok(Some(UnseenMember { member, length, hashes }))
@@ -355,15 +348,6 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// A package is to be brought here ahead of use.
-    ///
-    /// # Errors
-    /// If SQLite fails.
-    pub fn package_wanted(&self, id: i64) -> Result<()> {
-        self.connection().execute("UPDATE package SET wanted = 1 WHERE id = ?1", [id])?;
-        Ok(())
-    }
-
     /// A package was read from.
     ///
     /// # Errors
@@ -375,22 +359,19 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// The bytes of a package have left the store. Its members can still be had from its Source. Returns
-    /// whether it was to be brought here ahead of use, which it is no more.
+    /// The bytes of a package have left the store. Its members can still be had from its Source; `again`:
+    /// it is brought here anew if it was to be here before.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn package_gone(&self, id: i64) -> Result<bool> {
-        let wanted: Option<bool> = self
-            .connection()
-            .query_row("SELECT wanted FROM package WHERE id = ?1", [id], |row| row.get(0))
-            .optional()?;
+    pub fn package_gone(&self, id: i64, again: bool) -> Result<()> {
         self.connection().execute(
-            "UPDATE package SET whole = 0, wanted = 0, bytes = 0, doubtful = 0, durable = 0, size = NULL, validator = NULL, epoch = epoch + 1 WHERE id = ?1",
-            [id],
+            "UPDATE package SET whole = 0, wanted = wanted AND ?2, bytes = 0, doubtful = 0, durable = 0, size = NULL,
+             validator = NULL, epoch = epoch + 1 WHERE id = ?1",
+            params![id, again],
         )?;
         self.connection().execute("UPDATE member SET state = 0 WHERE package = ?1", [id])?;
-        Ok(wanted.unwrap_or(false))
+        Ok(())
     }
 
     /// Forgets a package and its members.

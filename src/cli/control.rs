@@ -86,7 +86,7 @@ pub(super) fn summary_text(summary: &crate::sync::Summary) -> String {
             parts.push(format!("{} {word}", show::count(number)));
         }
     }
-    if parts.is_empty() {
+    if parts.is_empty() && !summary.partial {
         parts.push("nothing changed".to_owned());
     }
     if summary.held > 0 {

@@ -108,7 +108,7 @@ pub(super) async fn bring(engine: &Arc<Engine>, set: &SetRow, roots: &[String], 
         let mut failed = Vec::new();
         let mut documents = Vec::new();
         for document in &read {
-            match packages_of(document, rset, &status, &mut packages) {
+            match packages_of(document, rset, &status, &mut packages, &mut failed) {
                 Ok(entries) => documents.push(DocumentRow { entries, ..document.row.clone() }),
                 Err(error) => failed.push(error),
             }
@@ -127,7 +127,13 @@ pub(super) async fn bring(engine: &Arc<Engine>, set: &SetRow, roots: &[String], 
 }
 
 /// Reads the packages that one document lists; returns the number of its entries.
-fn packages_of(document: &Spooled, rset: i64, status: &Status, packages: &mut Vec<Listed>) -> Result<u64, SourceError> {
+fn packages_of(
+    document: &Spooled,
+    rset: i64,
+    status: &Status,
+    packages: &mut Vec<Listed>,
+    failed: &mut Vec<SourceError>,
+) -> Result<u64, SourceError> {
     let url = &document.row.url;
     let disk = |error: std::io::Error| SourceError::new(url, Trouble::Disk(error.to_string()));
     let unreadable = |error: crate::document::DocumentError| {
@@ -139,7 +145,15 @@ fn packages_of(document: &Spooled, rset: i64, status: &Status, packages: &mut Ve
     while let Some(entry) = reader.next().map_err(unreadable)? {
         entries += 1;
         let facts = Facts::of_entry(&entry, reader.warnings_mut());
-        let Ok(location) = document.base.join(&entry.loc) else { continue };
+        let location = match document.base.join(&entry.loc) {
+            Ok(location) => location,
+            Err(error) => {
+                // What a package lists that cannot be had is not gone.
+                let problem = format!("line {}: {:?}: {error}", entry.line, entry.loc);
+                failed.push(SourceError::new(url, Trouble::Nowhere(problem)));
+                continue;
+            }
+        };
         let at = facts.at.or(facts.from).or(document.row.at);
         let edition = format!(
             "{}|{}|{}|{}",
@@ -345,11 +359,7 @@ async fn inner_manifest(
     if member.size > most {
         return Err(failed(Trouble::TooLarge(most)));
     }
-    engine.packages.bring(package, member.extent(), || ()).await?;
-    if let Ok(data) = member.data(&package.file) {
-        let end = data.saturating_add(member.compressed);
-        engine.packages.bring(package, (member.header, end), || ()).await?;
-    }
+    engine.packages.bring_member(package, &member, || ()).await?;
     let (own, store, row) = (Arc::clone(package), Arc::clone(&engine.store), row.clone());
     let spooled = tokio::task::spawn_blocking(move || spool(&own, &member, &store, &row));
     spooled.await.unwrap_or_else(|error| Err(failed(Trouble::Broken(error.to_string()))))
@@ -481,8 +491,6 @@ impl Attacher {
             hashes: None,
             coded: false,
             state: MemberState::Unseen,
-            whole: false,
-            doubtful: false,
             epoch: self.package.epoch,
         })
     }
@@ -545,6 +553,7 @@ impl Attacher {
         self.directory.find(MANIFEST);
         match self.directory.unused() {
             0 => {}
+            1 => status.warning(&format!("{url}: it has a member that its manifest does not name")),
             unused => status.warning(&format!("{url}: it has {unused} members that its manifest does not name")),
         }
         if self.others > 0 {

@@ -190,9 +190,7 @@ impl Ledger {
     pub(super) async fn package_renewed(&self, package: i64) -> Result<(), SyncError> {
         self.step(move |writer| {
             let transaction = writer.begin(true)?;
-            if transaction.package_gone(package)? {
-                transaction.package_wanted(package)?;
-            }
+            transaction.package_gone(package, true)?;
             let changes = transaction.commit()?;
             Ok((writer.stored_bytes()?, changes))
         })
@@ -443,10 +441,7 @@ fn recheck(writer: &mut Writer, store: &Store, status: &Status) -> Result<(), Sy
         // Of packages, which have no name that would tell, what is not known to have reached the disk comes anew.
         for package in writer.packages_not_durable()? {
             let transaction = writer.begin(true)?;
-            let wanted = transaction.package_gone(package)?;
-            if wanted {
-                transaction.package_wanted(package)?;
-            }
+            transaction.package_gone(package, true)?;
             transaction.commit()?;
             store.forget_package(package).map_err(|error| SyncError::Cache(error.to_string()))?;
         }

@@ -19,13 +19,18 @@ use crate::source::{Expected, Hasher, Sums, verify};
 use crate::store::archive::{ArchiveError, Member, Method};
 
 /// Up to this size a member is inflated in memory whenever it is read.
-pub(super) const SMALL: u64 = 1 << 20;
+const SMALL: u64 = 1 << 20;
 /// How many members are looked at in one go.
 const PAGE: usize = 256;
 /// And how many bytes they come to, at the most, but for one.
 const PAGE_BYTES: u64 = 16 << 20;
 /// How many results are written at once.
 const WRITE_EACH: usize = 2000;
+
+/// Whether a member is inflated in memory whenever it is read.
+pub(super) fn is_small(member: &Member) -> bool {
+    member.size <= SMALL && member.compressed <= SMALL
+}
 
 /// The member as the package's own format has it.
 pub(super) fn archived(row: &MemberRow) -> Member {
@@ -95,7 +100,7 @@ thread_local! {
 fn look(package: &Package, unseen: &UnseenMember) -> Result<(MemberState, [u8; 32]), Flaw> {
     let member = archived(&unseen.member);
     let expected = Expected { length: unseen.length, hashes: unseen.hashes.clone(), encoding: None };
-    let sums = if member.size <= SMALL && member.compressed <= SMALL {
+    let sums = if is_small(&member) {
         BUFFERS.with_borrow_mut(|(raw, content)| {
             member.content_into(&package.file, raw, content)?;
             Ok::<_, Flaw>(Hasher::read(&expected.hashes, content.as_slice())?)

@@ -201,8 +201,8 @@ impl Packages {
         if let Some(package) = self.files.package(id) {
             return Some(package);
         }
-        let row = self.readers.ask(|reader| reader.package(id)).ok()??;
-        self.take(&row).map_err(|error| self.status.error(&format!("cache: package {id}: {error}"))).ok()
+        let row = self.readers.ask(|reader| reader.package(id)).map_err(|error| self.status.error(&error.to_string()));
+        self.take(&row.ok()??).map_err(|error| self.status.error(&format!("cache: package {id}: {error}"))).ok()
     }
 
     /// The package of a row, opened where it is not.
@@ -212,8 +212,8 @@ impl Packages {
         }
         let file = Arc::new(self.store.package(row.id)?);
         let is_whole = row.whole && row.size == Some(file.metadata()?.len());
-        let notes = Notes::read(&self.store.package_notes(row.id))
-            .filter(|notes| !is_whole && notes.url == row.url && notes.boot == boot() && notes.validator.is_some());
+        let notes = if is_whole { None } else { Notes::read(&self.store.package_notes(row.id)) };
+        let notes = notes.filter(|notes| notes.url == row.url && notes.boot == boot() && notes.validator.is_some());
         let known = match &notes {
             Some(notes) => {
                 Known { total: notes.total, validator: notes.validator.clone(), ranges: Some(true), failed: None }
@@ -388,6 +388,23 @@ impl Packages {
                 }
             }
             tries += 1;
+        }
+    }
+
+    /// Brings a member of a package here: only its local header tells where it ends.
+    ///
+    /// # Errors
+    /// As [`Packages::bring`]. A local header that is not the member's is for who reads it.
+    pub(super) async fn bring_member(
+        self: &Arc<Self>,
+        package: &Arc<Package>,
+        member: &Member,
+        moved: impl Fn(),
+    ) -> Result<()> {
+        self.bring(package, member.extent(), &moved).await?;
+        match member.data(&package.file) {
+            Ok(data) => self.bring(package, (member.header, data.saturating_add(member.compressed)), moved).await,
+            Err(_) => Ok(()),
         }
     }
 
@@ -574,9 +591,7 @@ pub(super) fn tidy(store: &Store, readers: &Pool, ledger: &Ledger) -> std::resul
             store.forget_package(row.id).map_err(disk)?;
             ledger.with(|writer| -> std::result::Result<(), CatalogError> {
                 let transaction = writer.begin(true)?;
-                if transaction.package_gone(row.id)? {
-                    transaction.package_wanted(row.id)?;
-                }
+                transaction.package_gone(row.id, true)?;
                 transaction.commit()?;
                 Ok(())
             })?;

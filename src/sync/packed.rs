@@ -11,13 +11,13 @@ use std::sync::atomic::Ordering;
 
 use super::content::{Contents, Failure, Flight, Ready};
 use super::download::{Judge, Served};
-use super::members::{Flaw, SMALL, archived, hold};
+use super::members::{Flaw, archived, hold, is_small};
 use super::packages::Package;
 use super::{SyncError, Verify};
 use crate::catalog::{Content, Looked, MemberRow, MemberState, Stored, VersionRow};
 use crate::source::{Expected, Form, Hasher, SourceError, Trouble};
 use crate::store::Body;
-use crate::store::archive::Member;
+use crate::store::archive::{Member, Method};
 
 /// Damaged members that are told of one by one.
 const MOST_TOLD: usize = 20;
@@ -39,7 +39,7 @@ impl Contents {
         let package = self.packages.get(row.package)?;
         let state = self.state_of(&package, version, row);
         let member = archived(row);
-        let small = member.size <= SMALL && member.compressed <= SMALL;
+        let small = is_small(&member);
         if row.coded || state == MemberState::Damaged || (!small && (row.deflated || state == MemberState::Unseen)) {
             return None;
         }
@@ -124,26 +124,21 @@ impl Contents {
             return Err(failed(Trouble::Nowhere("its package is not known any more".to_owned())));
         };
         let member = archived(member_row);
-        self.packages.bring(&package, member.extent(), || flight.parts.progress()).await?;
+        self.packages.bring_member(&package, &member, || flight.parts.progress()).await?;
         self.packages.touch(&package);
         let expected = self.expected_of_member(row, member_row);
         let looked = self.state_of(&package, row.id, member_row);
         let (own, store, url, verify) = (Arc::clone(&package), Arc::clone(&self.store), row.uri.clone(), self.verify);
         let parts = Arc::clone(&flight.parts);
-        let small = member.size <= SMALL && member.compressed <= SMALL;
+        let small = is_small(&member);
         let coded = member_row.coded;
-        // Local headers tell how long they are only when they are here.
-        if let Ok(data) = member.data(&package.file) {
-            let end = data.saturating_add(member.compressed);
-            self.packages.bring(&package, (member.header, end), || flight.parts.progress()).await?;
-        }
         let work = tokio::task::spawn_blocking(move || {
             let moved = || parts.progress();
             if coded {
                 let judge = Judge { expected, verify, coding: None, url };
                 return decoded(&own, &member, &judge, &store, &moved);
             }
-            if member_row_is_large(&member, small) {
+            if !small && member.method == Method::Deflated {
                 return inflated(&own, &member, &expected, &store, &moved);
             }
             if looked == MemberState::Unseen || small || verify == Verify::Off {
@@ -271,15 +266,10 @@ impl Contents {
     }
 }
 
-/// Whether a member has to be unfolded into a file.
-fn member_row_is_large(member: &Member, small: bool) -> bool {
-    !small && member.method == crate::store::archive::Method::Deflated
-}
-
 /// A member that is served from its package, held to what is listed.
 fn unfold(package: &Arc<Package>, member: &Member, expected: &Expected) -> Result<Unfolded, Flaw> {
     let doubtful = package.doubtful.load(Ordering::Acquire);
-    let small = member.size <= SMALL && member.compressed <= SMALL;
+    let small = is_small(member);
     let (sums, body) = if small {
         let content = member.content(&package.file)?;
         (Hasher::read(&expected.hashes, content.as_slice())?, Body::Memory(content.into()))

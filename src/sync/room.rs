@@ -34,7 +34,7 @@ pub(super) fn evict(writer: &mut Writer, store: &Store, open: &OpenFiles, limit:
         for one in &gone {
             match one.stored {
                 Stored::Object(_) => transaction.forget_object(one.id)?,
-                Stored::Package(id) => drop(transaction.package_gone(id)?),
+                Stored::Package(id) => transaction.package_gone(id, false)?,
             }
         }
         transaction.commit()?;

@@ -303,9 +303,7 @@ impl Packages {
         tracing::debug!(url = package.url, bytes = total, doubtful, "a package is here");
         package.parts.progress();
         self.has_now(package, true).await;
-        std::fs::remove_file(self.store.package_notes(package.id))
-            .or_else(|error| if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
-            .map_err(disk)
+        self.store.forget_package_notes(package.id).map_err(disk)
     }
 
     /// Notes how much of a package is here, if that is worth it after parts of it were fetched aside.
@@ -319,9 +317,11 @@ impl Packages {
     /// Notes which parts of a package are here.
     async fn note(&self, package: &Package) {
         let notes = self.notes(package);
-        if notes.validator.is_some() && !package.gone.load(Ordering::Acquire) {
-            // What cannot be noted is fetched again by the next process, and nothing else.
-            let _ = notes.write(&self.store.package_notes(package.id));
+        if notes.validator.is_some()
+            && !package.gone.load(Ordering::Acquire)
+            && let Err(error) = notes.write(&self.store.package_notes(package.id))
+        {
+            tracing::warn!(url = package.url, %error, "what is here is not noted; the next process fetches it again");
         }
         self.has_now(package, false).await;
     }
