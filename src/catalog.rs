@@ -20,7 +20,10 @@
 //! Times are nanoseconds since 1970 in UTC. A *live* name is one of the current tree: a file with a
 //! current version, or a directory below which a live file is.
 
+mod changes;
+mod feeds;
 mod lock;
+mod log;
 mod packages;
 mod reader;
 mod record;
@@ -34,7 +37,10 @@ use std::path::Path;
 
 use thiserror::Error;
 
+pub use changes::{Changed, How};
+pub use feeds::{Feed, Offer, Tally};
 pub use lock::CacheLock;
+pub use log::{ChangeRow, SyncRow, VersionLog};
 pub use packages::{Attached, Looked, MemberRow, MemberState, MemberTotals, PackageRow, UnseenMember};
 pub use reader::{Content, DirEntry, Node, Place, Pool, Reader, Totals, VersionRow};
 pub use record::{Extra, Record};

@@ -16,6 +16,7 @@ mod fetch;
 mod helper;
 mod inspect;
 mod install;
+mod log;
 mod logging;
 mod messages;
 mod mount;

@@ -16,19 +16,23 @@
 //! held for a look or an assignment, and never while one waits for anything.
 
 mod baseline;
+mod changes;
 mod content;
 mod download;
 mod dumps;
+mod feeds;
 mod fill;
 mod ledger;
 mod lists;
 mod members;
 mod open_files;
+mod order;
 mod packages;
 mod packed;
 mod ranges;
 mod room;
 mod seed;
+mod sets;
 mod status;
 
 use std::path::Path;
@@ -51,7 +55,7 @@ use crate::store::Store;
 pub use content::{Failure, Ready};
 pub use status::{Progress, Status, Trouble};
 
-use content::Contents;
+use content::{Contents, Doubt};
 use ledger::Ledger;
 use lists::Bringer;
 use open_files::OpenFiles;
@@ -59,6 +63,8 @@ use packages::Packages;
 
 /// When to try again what failed because the Source was away.
 const AGAIN: Duration = Duration::from_secs(60);
+/// How long wrong bytes do not make us look for changes after they did.
+const CALM: Duration = Duration::from_secs(3);
 /// The longest wait between such tries.
 const AT_LAST: Duration = Duration::from_secs(3600);
 
@@ -160,6 +166,22 @@ async fn until(moment: Option<Instant>) {
     }
 }
 
+/// Why a sync is wanted.
+#[derive(Clone, Debug)]
+pub enum Trigger {
+    /// The mirror is mounted; with what discovery found just before, if it did.
+    Mount(Option<Box<Discovery>>),
+    /// It is time.
+    Poll,
+    /// Somebody asks for it.
+    Refresh {
+        /// Whether what a complete list leaves out is let go, however much it is.
+        accept_deletions: bool,
+    },
+    /// Bytes are not what they should be: the mirror may be behind.
+    Doubt,
+}
+
 /// What a sync came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
@@ -177,6 +199,18 @@ pub struct Summary {
     pub not_modified: u64,
     /// Whether a document could not be read whole.
     pub partial: bool,
+}
+
+impl Summary {
+    fn add(&mut self, part: &Self) {
+        self.added += part.added;
+        self.updated += part.updated;
+        self.deleted += part.deleted;
+        self.held += part.held;
+        self.unchanged += part.unchanged;
+        self.not_modified += part.not_modified;
+        self.partial |= part.partial;
+    }
 }
 
 /// The engine of one mirror.
@@ -197,6 +231,8 @@ pub struct Engine {
     synced: watch::Sender<()>,
     /// How many members had been looked at when that was last reported.
     reported: AtomicU64,
+    /// Who found bytes that are not what they should be. Held by whoever follows the Source.
+    doubts: tokio::sync::Mutex<mpsc::UnboundedReceiver<Doubt>>,
 }
 
 /// What all parts of the engine work with. Cheap to clone.
@@ -263,11 +299,13 @@ impl Engine {
             files,
         };
         let packages = Packages::new(shared.clone(), config.offline);
-        let contents = Contents::new(&config, shared, &packages);
+        let (doubt, doubts) = mpsc::unbounded_channel();
+        let contents = Contents::new(&config, shared, &packages, doubt);
         Ok(Arc::new(Self {
             poll: watch::Sender::new(config.poll),
             synced: watch::Sender::new(()),
             reported: AtomicU64::new(0),
+            doubts: tokio::sync::Mutex::new(doubts),
             config,
             client,
             store,
@@ -330,26 +368,20 @@ impl Engine {
     }
 
     /// Brings the mirror in step with the Source. One at a time: a second caller waits for its turn.
-    /// `found` is what discovery found just before, if it did. `accept_deletions` lets go what a complete
-    /// list leaves out, however much it is.
     ///
     /// # Errors
     /// If nothing could be synced; what was mirrored stays.
-    pub async fn sync(
-        self: &Arc<Self>,
-        found: Option<Discovery>,
-        accept_deletions: bool,
-    ) -> Result<Summary, SyncError> {
+    pub async fn sync(self: &Arc<Self>, trigger: Trigger) -> Result<Summary, SyncError> {
         let _turn = self.turn.lock().await;
         if self.config.offline {
             return Err(SyncError::Unfit("the mount is offline (-o offline); the Source is left alone".to_owned()));
         }
         self.status.began();
-        let sync = std::panic::AssertUnwindSafe(baseline::sync(self, found, accept_deletions));
+        let sync = std::panic::AssertUnwindSafe(sets::sync(self, trigger));
         let result = futures_util::FutureExt::catch_unwind(sync).await;
         let result = result.unwrap_or_else(|_| Err(SyncError::Unfit("a bug ended the sync; see the log".to_owned())));
         let away = matches!(&result, Err(error) if error.is_away());
-        self.status.ended(away);
+        self.status.ended(result.is_ok(), away);
         self.synced.send_replace(());
         match &result {
             Ok(summary) => tracing::info!(?summary, "synced"),
@@ -374,8 +406,10 @@ impl Engine {
         }
     }
 
-    /// Syncs as often as `poll` says. Runs until it is dropped.
+    /// Syncs as often as `poll` says, and when bytes are not what they should be. Runs until it is dropped.
     pub async fn follow(self: &Arc<Self>) {
+        let mut doubts = self.doubts.lock().await;
+        let mut calm = Instant::now();
         let mut poll = self.poll.subscribe();
         let mut synced = self.synced.subscribe();
         let mut last = Instant::now();
@@ -385,8 +419,24 @@ impl Engine {
             tokio::select! {
                 () = until(next) => {
                     // The error is in the status.
-                    let _ = self.sync(None, false).await;
+                    let _ = self.sync(Trigger::Poll).await;
                     last = Instant::now();
+                }
+                Some(Doubt(done)) = doubts.recv() => {
+                    let mut all = vec![done];
+                    while let Ok(Doubt(done)) = doubts.try_recv() {
+                        all.push(done);
+                    }
+                    // A Source of which much is wrong is not asked each time.
+                    if Instant::now() >= calm && !self.config.offline {
+                        let _ = self.sync(Trigger::Doubt).await;
+                        calm = Instant::now() + CALM;
+                        last = Instant::now();
+                    }
+                    for done in all {
+                        // Whoever doubted may have given up.
+                        let _ = done.send(());
+                    }
                 }
                 _ = poll.changed() => {}
                 _ = synced.changed() => last = Instant::now(),

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use support::dump::{self, Item, contents, facts, manifest, package, package_with};
+use support::dump::{self, Item, contents, manifest, package, package_with};
 use support::nginx::Nginx;
 use support::server::{Reply, Server};
-use support::{Mirror, bytes, capability, document, output, resource_list, run, scramble, shell, xattr};
+use support::{Mirror, bytes, capability, document, facts_of, output, resource_list, run, scramble, shell, xattr};
 
 const EARLY: &str = "2026-01-01T00:00:00Z";
 const MIDDLE: &str = "2026-02-01T00:00:00Z";
@@ -448,7 +448,7 @@ fn a_download_that_breaks_goes_on_where_it_broke() {
         count.fetch_add(reply.close_after.unwrap_or(reply.body.len()), Ordering::SeqCst);
         reply
     });
-    let packages = [(server.url("/package.zip"), facts(&whole), String::new())];
+    let packages = [(server.url("/package.zip"), facts_of(&whole), String::new())];
     server.file("/resourcedump.xml", dump::dump(&format!("at=\"{EARLY}\""), &packages));
     dump::offer(&server, &["resourcedump"]);
     let mirror = Mirror::mount(&server.url("/"), "");
@@ -478,7 +478,7 @@ fn killed_at_any_moment_of_seeding_it_goes_on_and_downloads_nothing_twice_that_w
         }
         let body = Arc::new(package(EARLY, &part));
         lengths.push(body.len());
-        packages.push((server.url(&format!("/{number}.zip")), facts(&body), String::new()));
+        packages.push((server.url(&format!("/{number}.zip")), facts_of(&body), String::new()));
         let sizes = Arc::clone(&sizes);
         server.on(&format!("/{number}.zip"), move |request| {
             let reply = Reply { drip: Duration::from_millis(2), ..Reply::good(request, &body) };
@@ -689,7 +689,7 @@ fn a_package_that_is_not_what_its_dump_says_is_trusted_only_where_members_have_h
     own[2] = own[2].clone().saying(&format!("length=\"{}\"", own[2].bytes.len()));
     let body = package(EARLY, &own);
     for wrong in
-        [facts(b"something else"), format!("hash=\"sha-256:{}\"", support::sha256(b"x")), "length=\"12\"".to_owned()]
+        [facts_of(b"something else"), format!("hash=\"sha-256:{}\"", support::sha256(b"x")), "length=\"12\"".to_owned()]
     {
         for item in &own {
             server.file(&item.uri[server.url("").len()..], item.bytes.clone());
@@ -802,7 +802,7 @@ fn members_with_a_content_coding_are_decoded() {
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     gzip.write_all(&text).unwrap();
     let coded = gzip.finish().unwrap();
-    let own = [Item::new(&server.url("/r/coded"), &coded).saying(&format!("{} encoding=\"gzip\"", facts(&coded)))];
+    let own = [Item::new(&server.url("/r/coded"), &coded).saying(&format!("{} encoding=\"gzip\"", facts_of(&coded)))];
     dump::source(&server, EARLY, &own, None);
     let mirror = Mirror::mount(&server.url("/"), "");
     assert_eq!(fs::metadata(mirror.path("r/coded")).unwrap().len(), text.len() as u64);
@@ -844,7 +844,7 @@ fn packages_larger_than_the_cache_may_be_are_read_by_parts_and_let_go() {
     server.file("/package.zip", body.clone());
     server.file(
         "/resourcedump.xml",
-        dump::dump(&format!("at=\"{EARLY}\""), &[(server.url("/package.zip"), facts(&body), String::new())]),
+        dump::dump(&format!("at=\"{EARLY}\""), &[(server.url("/package.zip"), facts_of(&body), String::new())]),
     );
     dump::offer(&server, &["resourcedump"]);
     let mirror = Mirror::mount(&server.url("/"), "cache_size=6M");
@@ -1122,7 +1122,7 @@ fn packages_that_wait_for_their_turn_can_be_read_from_too() {
             .map(|id| Item::new(&server.url(&format!("/r/{id}")), &bytes(id, 400_000)).stored())
             .collect();
         let body = Arc::new(package(EARLY, &part));
-        packages.push((server.url(&format!("/{number}.zip")), facts(&body), String::new()));
+        packages.push((server.url(&format!("/{number}.zip")), facts_of(&body), String::new()));
         server.on(&format!("/{number}.zip"), move |request| {
             let reply = Reply::good(request, &body);
             // A whole package takes a minute.
@@ -1410,7 +1410,7 @@ fn what_is_pinned_is_here_even_if_it_was_let_go_before() {
     server.file("/package.zip", body.clone());
     server.file(
         "/resourcedump.xml",
-        dump::dump(&format!("at=\"{EARLY}\""), &[(server.url("/package.zip"), facts(&body), String::new())]),
+        dump::dump(&format!("at=\"{EARLY}\""), &[(server.url("/package.zip"), facts_of(&body), String::new())]),
     );
     dump::offer(&server, &["resourcedump"]);
     let mut mirror = Mirror::mount(&server.url("/"), "cache_size=1M");

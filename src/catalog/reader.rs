@@ -352,6 +352,14 @@ impl Reader {
         Ok(Some(at))
     }
 
+    /// A fact about the cache as a whole.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn meta(&self, key: &str) -> Result<Option<String>> {
+        super::writer::meta(&self.connection, key)
+    }
+
     /// The sets, in the order in which they were made.
     ///
     /// # Errors

@@ -60,10 +60,10 @@ pub struct Upserted {
     pub version: Option<i64>,
 }
 
-/// What a set was first filled from, and why.
+/// What a set was first filled from, or what its changes came from, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seed {
-    /// `list` or `dump`.
+    /// `list` or `dump`; of changes, `changelist` or `changedump`.
     pub from: String,
     /// For people.
     pub why: String,
@@ -132,6 +132,8 @@ pub struct SetRow {
     pub held_edition: Option<String>,
     /// What it was first filled from.
     pub seed: Option<Seed>,
+    /// What its changes came from last.
+    pub follows: Option<Seed>,
 }
 
 /// A document that the tree was made from.

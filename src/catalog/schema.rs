@@ -7,7 +7,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::{CatalogError, ROOT};
 
 /// Each step brings a database of that number to the next; a new one goes through all of them.
-const STEPS: [&str; 2] = ["
+const STEPS: [&str; 3] = ["
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
     -- A set of resources: one Capability List, or one list where there is none.
@@ -127,6 +127,57 @@ const STEPS: [&str; 2] = ["
         state INTEGER NOT NULL          -- 0 nobody looked, 1 here and verified, 2 damaged, 3 here, and nothing to hold it to
     );
     CREATE INDEX member_package ON member (package, header);
+", "
+    -- How a version came: 1 created, 2 updated; plus 4 if the change had a time of its own; plus 8 if no
+    -- change said so, but the next edition of a list. NULL: with the first lists, or made by ourselves.
+    ALTER TABLE version ADD COLUMN change INTEGER;
+    -- How its resource went: 3 deleted, with the same bits. NULL: it is in force, or was superseded.
+    ALTER TABLE version ADD COLUMN gone INTEGER;
+    ALTER TABLE version ADD COLUMN came INTEGER;    -- the sync that brought it, but for a set's first
+    ALTER TABLE version ADD COLUMN went INTEGER;    -- the sync in which its resource went
+    CREATE INDEX version_past ON version (name, begin, id) WHERE until IS NOT NULL;
+    CREATE INDEX version_came ON version (came) WHERE came IS NOT NULL;
+    CREATE INDEX version_went ON version (went) WHERE went IS NOT NULL;
+
+    ALTER TABLE rset ADD COLUMN follows TEXT;       -- what its changes came from last
+    ALTER TABLE rset ADD COLUMN follows_why TEXT;   -- and why from that
+
+    -- Syncs that changed something, each a step.
+    CREATE TABLE sync (
+        id INTEGER PRIMARY KEY,
+        rset INTEGER NOT NULL,
+        time INTEGER NOT NULL,          -- when, by our clock
+        how TEXT NOT NULL,              -- from what
+        added INTEGER NOT NULL,
+        updated INTEGER NOT NULL,
+        deleted INTEGER NOT NULL
+    );
+
+    -- What a set offers, as discovery found it last.
+    CREATE TABLE offer (
+        rset INTEGER NOT NULL,
+        capability TEXT NOT NULL,
+        url TEXT NOT NULL,
+        PRIMARY KEY (rset, capability, url)
+    ) WITHOUT ROWID;
+
+    -- A Change List or Change Dump that is followed.
+    CREATE TABLE feed (
+        rset INTEGER NOT NULL,
+        root TEXT NOT NULL,             -- where the Capability List says it is
+        capability TEXT NOT NULL,
+        url TEXT NOT NULL,              -- what is asked for now: an open list, an index, a dump
+        etag TEXT,
+        last_modified TEXT,
+        above TEXT,                     -- where to look when that is done or gone
+        closed INTEGER NOT NULL DEFAULT 0,  -- whether it is done
+        cursor INTEGER,                 -- all changes up to then are in the tree
+        list TEXT,                      -- the list that was read last
+        entries INTEGER NOT NULL DEFAULT 0, -- how many of its entries are in the tree
+        digest BLOB,                    -- and which
+        failure TEXT,                   -- why it could not be followed to its end
+        PRIMARY KEY (rset, root)
+    ) WITHOUT ROWID;
 "];
 
 /// Opens the database for writing, and makes or migrates it.

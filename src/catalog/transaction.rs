@@ -5,14 +5,15 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use rusqlite::{OptionalExtension, params};
 
+use super::changes::How;
 use super::packages::{Listed, Sameness};
 use super::reader::{Content, derived_uri};
 use super::record::Record;
-use super::rows::{Changes, DocumentRow, Outcome, Seed, SyncResult, Upserted};
+use super::rows::{Changes, DocumentRow, Outcome, Seed, SetState, SyncResult, Upserted};
 use super::tree::{NameRow, Numbers, Tree};
 use super::writer::set_meta;
 use super::{CatalogError, ROOT};
-use crate::document::{Datetime, Hashes};
+use crate::document::{Change, Datetime, Hashes};
 use crate::path::{Mapper, SELF};
 
 type Result<T> = std::result::Result<T, CatalogError>;
@@ -20,7 +21,7 @@ type Result<T> = std::result::Result<T, CatalogError>;
 /// In place of the document that lists a version: several do.
 const SHARED: i64 = -1;
 /// In place of the document that lists a version: none does that was read.
-const NOBODY: i64 = 0;
+pub(super) const NOBODY: i64 = 0;
 
 /// What no list of a step named.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,8 +46,8 @@ struct Gone {
 pub struct Transaction<'w> {
     transaction: rusqlite::Transaction<'w>,
     mapper: &'w Mapper,
-    tree: Tree,
-    next_version: i64,
+    pub(super) tree: Tree,
+    pub(super) next_version: i64,
     seen: Numbers,
     media: HashMap<String, i64>,
     resources: HashMap<i64, i64>,
@@ -54,7 +55,19 @@ pub struct Transaction<'w> {
     kept: HashSet<i64>,
     /// Documents that are manifests of packages.
     manifests: Option<HashSet<i64>>,
+    /// When the snapshot of the document being read began, where changes may be in the tree that are newer.
+    snapshot: Option<Datetime>,
+    /// The sync that this step is, where it is not the first of its set.
+    pub(super) sync: Option<i64>,
     pub(super) recent: Recent,
+}
+
+/// A place in the tree for a resource.
+pub(super) struct Spot<'r> {
+    pub(super) parent: i64,
+    pub(super) name: &'r str,
+    pub(super) row: Option<NameRow>,
+    pub(super) uri: Option<&'r str>,
 }
 
 /// Resources that this step, or the one before it, brought into the tree: what they are, so that a manifest that says the same
@@ -101,6 +114,8 @@ impl<'w> Transaction<'w> {
             resources: HashMap::new(),
             kept: HashSet::new(),
             manifests: None,
+            snapshot: None,
+            sync: None,
             recent: Recent::default(),
         }
     }
@@ -208,18 +223,10 @@ impl<'w> Transaction<'w> {
     /// # Errors
     /// If SQLite fails.
     pub fn upsert(&mut self, rset: i64, directory: i64, document: i64, record: &Record) -> Result<Upserted> {
-        let names = &record.path.names;
-        let Some((name, above)) = names.split_last() else {
+        let Some(spot) = self.spot(rset, directory, record)? else {
             return Ok(Upserted { outcome: Outcome::Repeated, version: None });
         };
-        let parent = self.directory(directory, above, rset)?;
-        let (parent, name, row, uri) = match Tree::row(&self.transaction, parent, name)? {
-            Some(row) if self.tree.is_live_directory(row) => {
-                (row.id, SELF, Tree::row(&self.transaction, row.id, SELF)?, Some(record.uri.as_str()))
-            }
-            row => (parent, name.as_str(), row, record.path.uri_needed.then_some(record.uri.as_str())),
-        };
-        if let Some(row) = row {
+        if let Some(row) = spot.row {
             if !self.seen.insert(row.id) {
                 if let Some(version) = row.version {
                     self.share(version, document)?;
@@ -227,10 +234,45 @@ impl<'w> Transaction<'w> {
                 return Ok(Upserted { outcome: Outcome::Repeated, version: row.version });
             }
             if let Some(version) = row.version {
-                return self.update(parent, name, row.id, version, document, record);
+                return self.update(&spot, row.id, version, document, record);
+            }
+            if self.went_later(row.id)? {
+                return Ok(Upserted { outcome: Outcome::Unchanged, version: None });
             }
         }
-        let version = self.insert_version(row.map_or(self.tree.next_name, |row| row.id), document, record, None)?;
+        let version = self.appear(rset, &spot, document, record, None, How::listed(Change::Created))?;
+        self.recent.add(record, version);
+        Ok(Upserted { outcome: Outcome::Added, version: Some(version) })
+    }
+
+    /// Where a resource lies in the tree; directories are made that are missing. None for what lies nowhere.
+    pub(super) fn spot<'r>(&mut self, rset: i64, directory: i64, record: &'r Record) -> Result<Option<Spot<'r>>> {
+        let Some((name, above)) = record.path.names.split_last() else { return Ok(None) };
+        let parent = self.directory(directory, above, rset)?;
+        Ok(Some(match Tree::row(&self.transaction, parent, name)? {
+            Some(row) if self.tree.is_live_directory(row) => Spot {
+                parent: row.id,
+                name: SELF,
+                row: Tree::row(&self.transaction, row.id, SELF)?,
+                uri: Some(record.uri.as_str()),
+            },
+            row => Spot { parent, name, row, uri: record.path.uri_needed.then_some(record.uri.as_str()) },
+        }))
+    }
+
+    /// Makes a version, and brings it into the tree where no version is.
+    pub(super) fn appear(
+        &mut self,
+        rset: i64,
+        spot: &Spot<'_>,
+        document: i64,
+        record: &Record,
+        heir_of: Option<i64>,
+        how: How,
+    ) -> Result<i64> {
+        let Spot { parent, name, row, uri } = *spot;
+        let name_id = row.map_or(self.tree.next_name, |row| row.id);
+        let version = self.insert_version(name_id, document, record, heir_of, how)?;
         match row {
             Some(row) => {
                 self.transaction
@@ -244,8 +286,61 @@ impl<'w> Transaction<'w> {
         }
         self.tree.count(&self.transaction, parent, name, 1)?;
         *self.resources.entry(rset).or_insert(0) += 1;
-        self.recent.add(record, version);
-        Ok(Upserted { outcome: Outcome::Added, version: Some(version) })
+        Ok(version)
+    }
+
+    /// Makes a version, and puts it in the place of the current one.
+    pub(super) fn succeed(
+        &mut self,
+        spot: &Spot<'_>,
+        (name, version): (i64, i64),
+        document: i64,
+        record: &Record,
+        heir_of: Option<i64>,
+        how: How,
+    ) -> Result<i64> {
+        let next = self.insert_version(name, document, record, heir_of, how)?;
+        self.close(version, record.begin)?;
+        self.transaction.prepare_cached("UPDATE name SET version = ?2 WHERE id = ?1")?.execute([name, next])?;
+        self.tree.count(&self.transaction, spot.parent, spot.name, 0)?;
+        Ok(next)
+    }
+
+    /// Takes the current version of a name out of the tree, as of the moment `at`.
+    pub(super) fn vanish(
+        &mut self,
+        rset: i64,
+        (parent, name): (i64, &str),
+        (id, version): (i64, i64),
+        at: Datetime,
+        how: How,
+    ) -> Result<()> {
+        // A time that the change itself gave is what tells it from the next one, whatever the version's was.
+        let until = if how.is_exact() { "?2" } else { "max(begin, ?2)" };
+        self.transaction
+            .prepare_cached(&format!("UPDATE version SET until = {until}, gone = ?3, went = ?4 WHERE id = ?1"))?
+            .execute(params![version, at.nanos(), how.number(), self.sync])?;
+        self.transaction.prepare_cached("UPDATE name SET version = NULL WHERE id = ?1")?.execute([id])?;
+        self.tree.count(&self.transaction, parent, name, -1)?;
+        *self.resources.entry(rset).or_insert(0) -= 1;
+        Ok(())
+    }
+
+    /// Says when the snapshot began of the document that is read next. What changes have brought since then
+    /// is newer than what it lists.
+    pub fn reading(&mut self, snapshot: Option<Datetime>) {
+        self.snapshot = snapshot;
+    }
+
+    /// Whether a change took the resource away after the snapshot that is being read.
+    fn went_later(&self, name: i64) -> Result<bool> {
+        let Some(snapshot) = self.snapshot else { return Ok(false) };
+        Ok(self
+            .transaction
+            .prepare_cached(
+                "SELECT EXISTS (SELECT 1 FROM version WHERE name = ?1 AND until IS NOT NULL AND gone < ?3 AND until > ?2)",
+            )?
+            .query_row(params![name, snapshot.nanos(), How::LISTED], |row| row.get(0))?)
     }
 
     /// Whether one of two documents is a manifest and the other is not: they may say more or less of the
@@ -285,21 +380,14 @@ impl<'w> Transaction<'w> {
     }
 
     /// Compares a resource with its current version, and supersedes that where they differ.
-    fn update(
-        &mut self,
-        parent: i64,
-        name: &str,
-        id: i64,
-        version: i64,
-        document: i64,
-        record: &Record,
-    ) -> Result<Upserted> {
+    fn update(&mut self, spot: &Spot<'_>, id: i64, version: i64, document: i64, record: &Record) -> Result<Upserted> {
         let hashes = (!record.hashes.is_empty()).then(|| record.hashes.to_bytes());
         let media = self.media(record.media.as_deref())?;
+        let snapshot = self.snapshot.map(Datetime::nanos);
         let (same, same_bytes, agrees, listed) = self
             .transaction
             .prepare_cached(
-                "SELECT mtime, dated, CASE WHEN settled THEN NULL ELSE size END, hashes, media, extra, document, object
+                "SELECT mtime, dated, CASE WHEN settled THEN NULL ELSE size END, hashes, media, extra, document, change, begin
                  FROM version WHERE id = ?1",
             )?
             .query_row([version], |row| {
@@ -324,6 +412,10 @@ impl<'w> Transaction<'w> {
                     hashes: &known,
                 };
                 let agrees = facts.compared_with(&Listed::of(record)) == Sameness::Same;
+                // What a change said of it needs not be said in the same words by a list.
+                let changed = How::of(row.get(7)?).is_some_and(How::is_change);
+                let newer = changed && snapshot.is_some_and(|snapshot| row.get(8).is_ok_and(|begin: i64| begin > snapshot));
+                let same = same || newer || changed && agrees && row.get::<_, Option<i64>>(4)? == media;
                 Ok((same, same_bytes, agrees, row.get::<_, i64>(6)?))
             })?;
         // While an unchanged document may list it too, it is not this document's alone.
@@ -338,10 +430,7 @@ impl<'w> Transaction<'w> {
         }
         let handed_over = agrees && !same_bytes && self.of_two_kinds(listed, document)?;
         let heir_of = (same_bytes || handed_over).then_some(version);
-        let next = self.insert_version(id, owner, record, heir_of)?;
-        self.close(version, record.begin)?;
-        self.transaction.prepare_cached("UPDATE name SET version = ?2 WHERE id = ?1")?.execute([id, next])?;
-        self.tree.count(&self.transaction, parent, name, 0)?;
+        let next = self.succeed(spot, (id, version), owner, record, heir_of, How::listed(Change::Updated))?;
         let outcome = if handed_over { Outcome::Unchanged } else { Outcome::Updated };
         Ok(Upserted { outcome, version: Some(next) })
     }
@@ -370,7 +459,14 @@ impl<'w> Transaction<'w> {
     }
 
     /// Makes a version; one that is an heir has the content of the version before it.
-    fn insert_version(&mut self, name: i64, document: i64, record: &Record, heir_of: Option<i64>) -> Result<i64> {
+    pub(super) fn insert_version(
+        &mut self,
+        name: i64,
+        document: i64,
+        record: &Record,
+        heir_of: Option<i64>,
+        how: How,
+    ) -> Result<i64> {
         let id = self.next_version;
         self.next_version += 1;
         let media = self.media(record.media.as_deref())?;
@@ -389,8 +485,8 @@ impl<'w> Transaction<'w> {
         // No expression of a parameter here: SQLite would plan it anew for each value.
         self.transaction
             .prepare_cached(
-                "INSERT INTO version (id, name, document, begin, mtime, dated, size, settled, hashes, media, extra, object)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+                "INSERT INTO version (id, name, document, begin, mtime, dated, size, settled, hashes, media, extra, object, change, came)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
             )?
             .execute(params![
                 id,
@@ -404,7 +500,10 @@ impl<'w> Transaction<'w> {
                 hashes,
                 media,
                 record.extra,
-                object
+                object,
+                // Of what came with the first lists, that is all there is to say.
+                self.sync.map(|_| how.number()),
+                self.sync
             ])?;
         if let Some(before) = heir_of {
             // What the manifest said of the bytes still holds them, where the new version's document says less.
@@ -457,9 +556,11 @@ impl<'w> Transaction<'w> {
         // Rows are visited while names are only marked; the statement ends before anything changes.
         let mut statement = self.transaction.prepare_cached(
             "SELECT n.id, n.parent, n.name, n.version, CASE WHEN ?2 THEN v.document END FROM name n
-             LEFT JOIN version v ON ?2 AND v.id = n.version WHERE n.rset = ?1 AND n.version IS NOT NULL",
+             LEFT JOIN version v ON (?2 OR ?3 IS NOT NULL) AND v.id = n.version
+             WHERE n.rset = ?1 AND n.version IS NOT NULL AND NOT COALESCE(v.change < ?4 AND v.begin > ?3, 0)",
         )?;
-        let mut rows = statement.query(params![rset, !self.kept.is_empty()])?;
+        let snapshot = self.snapshot.map(Datetime::nanos);
+        let mut rows = statement.query(params![rset, !self.kept.is_empty(), snapshot, How::LISTED])?;
         let mut doubtful = 0;
         while let Some(row) = rows.next()? {
             let id: i64 = row.get(0)?;
@@ -496,11 +597,9 @@ impl<'w> Transaction<'w> {
         let mut all = Vec::new();
         self.each_unseen(rset, |gone| all.push(gone))?;
         for gone in &all {
-            self.close(gone.version, at)?;
-            self.transaction.prepare_cached("UPDATE name SET version = NULL WHERE id = ?1")?.execute([gone.id])?;
-            self.tree.count(&self.transaction, gone.parent, &gone.name, -1)?;
+            let how = How::listed(Change::Deleted);
+            self.vanish(rset, (gone.parent, &gone.name), (gone.id, gone.version), at, how)?;
         }
-        *self.resources.entry(rset).or_insert(0) -= i64::try_from(all.len()).unwrap_or(i64::MAX);
         Ok(all.len() as u64)
     }
 
@@ -510,8 +609,8 @@ impl<'w> Transaction<'w> {
     /// If SQLite fails.
     pub fn finish_set(&self, rset: i64, result: &SyncResult) -> Result<()> {
         self.transaction.execute(
-            "UPDATE rset SET state = ?2, cursor = COALESCE(?3, cursor), at = COALESCE(?4, at), synced = ?5, held = ?6,
-             held_edition = ?7 WHERE id = ?1",
+            "UPDATE rset SET state = ?2, cursor = max(COALESCE(?3, cursor), COALESCE(cursor, ?3)),
+             at = COALESCE(?4, at), synced = ?5, held = ?6, held_edition = ?7 WHERE id = ?1",
             params![
                 rset,
                 result.state.name(),
@@ -521,6 +620,18 @@ impl<'w> Transaction<'w> {
                 result.held.and_then(|held| i64::try_from(held).ok()),
                 result.held_edition
             ],
+        )?;
+        Ok(())
+    }
+
+    /// Notes that the changes of a set were followed, and from what.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn followed(&self, rset: i64, state: SetState, how: &str, why: &str) -> Result<()> {
+        self.transaction.execute(
+            "UPDATE rset SET state = ?2, synced = ?3, follows = ?4, follows_why = ?5 WHERE id = ?1",
+            params![rset, state.name(), Datetime::now().nanos(), how, why],
         )?;
         Ok(())
     }

@@ -85,6 +85,15 @@ impl Numbers {
     }
 }
 
+/// Brings the versions of one name, the current one and those before it, to another.
+fn rename(connection: &Connection, (name, current): (i64, i64), to: i64) -> Result<()> {
+    connection.prepare_cached("UPDATE version SET name = ?2 WHERE id = ?1")?.execute([current, to])?;
+    connection
+        .prepare_cached("UPDATE version SET name = ?2 WHERE name = ?1 AND until IS NOT NULL")?
+        .execute([name, to])?;
+    Ok(())
+}
+
 /// Above this, counts are written before the end of the transaction.
 const MOST_DELTAS: usize = 200_000;
 
@@ -192,7 +201,7 @@ impl Tree {
             }
             None => self.insert(connection, id, SELF, rset, Some(uri), Some(version))?,
         };
-        connection.prepare_cached("UPDATE version SET name = ?2 WHERE id = ?1")?.execute([version, moved])?;
+        rename(connection, (id, version), moved)?;
         self.moved.push((id, moved));
         self.count(connection, id, SELF, 1)
     }
@@ -253,7 +262,7 @@ impl Tree {
             connection
                 .prepare_cached("UPDATE name SET version = ?2, uri = ?3, rset = ?4 WHERE id = ?1")?
                 .execute(params![directory, version, uri, rset])?;
-            connection.prepare_cached("UPDATE version SET name = ?2 WHERE id = ?1")?.execute([version, directory])?;
+            rename(connection, (id, version), directory)?;
             self.count(connection, directory, SELF, -1)?;
             // The file counts in the parent in the directory's stead, which settling takes away.
             self.count(connection, parent, &name, 1)?;

@@ -202,7 +202,7 @@ impl Writer {
 
 pub(super) fn sets(connection: &Connection) -> Result<Vec<SetRow>> {
     let mut statement = connection.prepare_cached(
-        "SELECT id, key, label, directory, state, cursor, at, synced, resources, held, held_edition, seed, why FROM rset ORDER BY id",
+        "SELECT id, key, label, directory, state, cursor, at, synced, resources, held, held_edition, seed, why, follows, follows_why FROM rset ORDER BY id",
     )?;
     let time = |nanos: Option<i64>| nanos.map(Datetime::from_nanos);
     let rows = statement.query_map([], |row| {
@@ -220,12 +220,13 @@ pub(super) fn sets(connection: &Connection) -> Result<Vec<SetRow>> {
             held: row.get::<_, Option<i64>>(9)?.map(i64::unsigned_abs),
             held_edition: row.get(10)?,
             seed: row.get::<_, Option<String>>(11)?.zip(row.get(12)?).map(|(from, why)| Seed { from, why }),
+            follows: row.get::<_, Option<String>>(13)?.zip(row.get(14)?).map(|(from, why)| Seed { from, why }),
         })
     })?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-fn meta(connection: &Connection, key: &str) -> Result<Option<String>> {
+pub(super) fn meta(connection: &Connection, key: &str) -> Result<Option<String>> {
     let mut statement = connection.prepare_cached("SELECT value FROM meta WHERE key = ?1")?;
     Ok(statement.query_row([key], |row| row.get(0)).optional()?)
 }

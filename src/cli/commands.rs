@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use super::mount::Mount;
-use super::{Done, Stop, demo, exit, fetch, inspect, install, mount, options, refresh, status};
+use super::{Done, Stop, demo, exit, fetch, inspect, install, log, mount, options, refresh, status};
 
 /// Mount a ResourceSync Source as a read-only directory: complete, verified, readable when the Source
 /// is away.
@@ -74,6 +74,22 @@ enum Command {
         #[arg(long)]
         accept_deletions: bool,
     },
+    /// Show the versions of a resource, or what changed in a mount, newest first
+    #[command(
+        after_help = "A change is A (created), M (updated) or D (deleted), with its time by the Source's clock; a sync has the \
+                            time of this machine, which is what --since speaks of. A mount's first sync lists no changes."
+    )]
+    Log {
+        /// A resource, also one that is gone, or a directory in a mount
+        #[arg(value_name = "PATH")]
+        path: PathBuf,
+        /// Nothing older: 2026-03-01, 2026-03-01T12:00:00Z, or 15m, 2h, 3d ago
+        #[arg(long, value_name = "TIME")]
+        since: Option<String>,
+        /// Print a JSON list
+        #[arg(long)]
+        json: bool,
+    },
     /// Bring content into the cache ahead of use; a directory means all below it
     Fetch {
         /// Keep it: cache_size= will not evict it
@@ -126,6 +142,7 @@ pub(super) fn run(arguments: Vec<OsString>) -> Done {
         Command::Status { directory, json, watch } => status::run(directory.as_deref(), json, watch),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Refresh { directory, accept_deletions } => refresh::run(&directory, accept_deletions),
+        Command::Log { path, since, json } => log::run(&path, since.as_deref(), json),
         Command::Fetch { pin, paths } => fetch::run(&paths, pin),
         Command::Install(arguments) => install::run(&arguments),
         Command::Demo { directory, once } => demo::run(directory.as_deref(), once),

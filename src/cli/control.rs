@@ -11,8 +11,8 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, unix::OwnedWriteHalf};
 
 use super::messages::{Progress, Request, Response};
-use super::{Stop, mounts, options, report, show};
-use crate::sync::Engine;
+use super::{Stop, log, mounts, options, report, show};
+use crate::sync::{Engine, Trigger};
 
 const SOCKET: &str = "control";
 /// The longest request in bytes.
@@ -58,7 +58,7 @@ pub(super) fn serve(cache: &Path, engine: Arc<Engine>) -> std::io::Result<()> {
     Ok(())
 }
 
-async fn say(to: &mut OwnedWriteHalf, response: &Response) {
+pub(super) async fn say(to: &mut OwnedWriteHalf, response: &Response) {
     let mut line = serde_json::to_vec(response).unwrap_or_default();
     line.push(b'\n');
     // Whoever asked may be gone; the work is done all the same.
@@ -69,6 +69,7 @@ async fn answer(engine: &Arc<Engine>, line: &str, mut to: OwnedWriteHalf) {
     let response = match serde_json::from_str(line) {
         Err(error) => Response::Failed { error: format!("a request that is not understood: {error}") },
         Ok(Request::Refresh { accept_deletions }) => refresh(engine, accept_deletions, &mut to).await,
+        Ok(Request::Log { path, since }) => log::tell(engine, &path, since.as_deref(), &mut to).await,
         Ok(Request::Fetch { path, pin }) => fetch(engine, &path, pin, &mut to).await,
         Ok(Request::Remount { options, sloppy }) => match options::Options::parse(&options, sloppy) {
             Ok(parsed) => remount(engine, &parsed),
@@ -104,7 +105,7 @@ const TICK: std::time::Duration = std::time::Duration::from_millis(100);
 async fn refresh(engine: &Arc<Engine>, accept_deletions: bool, to: &mut OwnedWriteHalf) -> Response {
     // A task of its own: whoever asked may go, and the sync goes on.
     let own = Arc::clone(engine);
-    let mut work = tokio::spawn(async move { own.sync(None, accept_deletions).await });
+    let mut work = tokio::spawn(async move { own.sync(Trigger::Refresh { accept_deletions }).await });
     let mut tick = tokio::time::interval(TICK);
     let result = loop {
         tokio::select! {
@@ -204,7 +205,7 @@ pub(super) fn ask(directory: &Path, request: &Request, mut hear: impl FnMut(&Res
         match response {
             Response::Done { text } => return Ok(text),
             Response::Failed { error } => return Err(Stop::failed(error)),
-            response @ (Response::Fetched { .. } | Response::Syncing(_)) => hear(&response),
+            response => hear(&response),
         }
     }
     Err(Stop::failed("the daemon ended before it was done; its log says why"))
@@ -213,12 +214,26 @@ pub(super) fn ask(directory: &Path, request: &Request, mut hear: impl FnMut(&Res
 /// The mount in which a path lies, and the path below it.
 pub(super) fn place(path: &Path) -> Result<(mounts::Mounted, String), Stop> {
     let absolute = path.canonicalize().map_err(|error| Stop::failed(format_args!("{}: {error}", path.display())))?;
-    let mounted = mounts::containing(&absolute).map_err(Stop::failed)?.ok_or_else(|| {
+    place_of(path, &absolute)
+}
+
+/// The mount in which a path lies, or lay: it may be gone.
+pub(super) fn place_once(path: &Path) -> Result<(mounts::Mounted, String), Stop> {
+    let failed = |error: std::io::Error| Stop::failed(format_args!("{}: {error}", path.display()));
+    let absolute = std::path::absolute(path).map_err(failed)?;
+    let known = absolute.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
+    let Some((above, real)) = known else { return place(path) };
+    let rest = absolute.strip_prefix(above).unwrap_or(Path::new(""));
+    place_of(path, &real.join(rest))
+}
+
+fn place_of(path: &Path, absolute: &Path) -> Result<(mounts::Mounted, String), Stop> {
+    let mounted = mounts::containing(absolute).map_err(Stop::failed)?.ok_or_else(|| {
         Stop::failed(format_args!(
             "{} does not lie in a resourcesync mount; `resourcesync status` lists them",
             path.display()
         ))
     })?;
-    let below = absolute.strip_prefix(&mounted.directory).unwrap_or(&absolute).to_string_lossy().into_owned();
+    let below = absolute.strip_prefix(&mounted.directory).unwrap_or(absolute).to_string_lossy().into_owned();
     Ok((mounted, below))
 }

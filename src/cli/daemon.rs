@@ -21,7 +21,7 @@ use crate::fs::{Filesystem, View, invalidate};
 use crate::path::Mapper;
 use crate::source::{Client, Credentials, Options as ClientOptions};
 use crate::store::make_directory;
-use crate::sync::{Config, Engine};
+use crate::sync::{Config, Engine, Trigger};
 
 /// What a daemon needs to know.
 #[derive(Clone, Debug)]
@@ -324,7 +324,7 @@ async fn first_sync(
     }
     let mut sync = tokio::spawn({
         let engine = Arc::clone(engine);
-        async move { engine.sync(found, false).await }
+        async move { engine.sync(Trigger::Mount(found.map(Box::new))).await }
     });
     let patience = match (options.bg, has_tree) {
         (true, _) => Duration::ZERO,

@@ -59,12 +59,54 @@ pub(super) enum Report {
     Failed { code: u8, error: String },
 }
 
+/// A sync, as `log` shows it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct SyncEntry {
+    /// By the clock of this machine.
+    pub(super) time: String,
+    /// What it came from.
+    pub(super) from: String,
+    pub(super) added: u64,
+    pub(super) updated: u64,
+    pub(super) deleted: u64,
+    /// The newest first. A set's first sync does not have its own: they would be all resources.
+    pub(super) changes: Vec<ChangeEntry>,
+}
+
+/// A change, as `log` shows it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct ChangeEntry {
+    /// `created`, `updated` or `deleted`.
+    pub(super) change: String,
+    pub(super) path: String,
+    /// By the Source's clock.
+    pub(super) datetime: String,
+}
+
+/// A version, as `log` shows it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct VersionEntry {
+    /// `created` or `updated`, if that is known.
+    pub(super) change: Option<String>,
+    pub(super) begin: String,
+    /// None while it is in force.
+    pub(super) until: Option<String>,
+    /// Whether it ended because its resource was deleted.
+    pub(super) deleted: bool,
+    pub(super) size: Option<u64>,
+    pub(super) hash: Option<String>,
+    /// Whether its content is in the cache.
+    pub(super) cached: bool,
+}
+
 /// To a daemon.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Request {
     /// Sync now.
     Refresh { accept_deletions: bool },
+    /// Tell the versions of the resource at this path, or what changed below it, since then.
+    Log { path: String, since: Option<String> },
     /// Fetch what is at or below this path.
     Fetch { path: String, pin: bool },
     /// Change options.
@@ -79,6 +121,10 @@ pub(super) enum Response {
     Fetched { files: u64, bytes: u64, failed: u64, total: u64 },
     /// How far a sync is.
     Syncing(Progress),
+    /// A sync that changed something.
+    Sync(SyncEntry),
+    /// A version of a resource.
+    Version(VersionEntry),
     /// It is done.
     Done { text: String },
     /// It failed.

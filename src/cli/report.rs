@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use tokio::runtime::Handle;
 
-use crate::catalog::{MemberTotals, SetRow, SetState, Totals};
+use crate::catalog::{Feed, MemberTotals, SetRow, SetState, Totals};
 use crate::document::Datetime;
 use crate::sync::Engine;
 
@@ -109,20 +109,27 @@ pub(super) struct SetReport {
     pub(super) cursor: Option<String>,
     pub(super) last_sync: Option<String>,
     pub(super) held_deletions: Option<u64>,
+    /// What its changes came from last, and why from that; none if it is followed by its lists alone.
+    pub(super) changes: Option<Seed>,
 }
 
-impl From<&SetRow> for SetReport {
-    fn from(set: &SetRow) -> Self {
+impl SetReport {
+    fn of(set: &SetRow, feeds: &[Feed]) -> Self {
         let text = |time: Option<Datetime>| time.map(|time| time.to_string());
+        // What one feed has not told yet may be missing.
+        let followed = feeds.iter().map(|feed| feed.cursor).min().flatten();
+        let behind = set.state == SetState::Complete && feeds.iter().any(|feed| feed.failure.is_some());
+        let state = if behind { SetState::Partial } else { set.state };
         Self {
             name: set.label.clone(),
             capability_list: set.key.clone(),
-            state: set.state.name().to_owned(),
+            state: state.name().to_owned(),
             resources: set.resources,
             at: text(set.at),
-            cursor: text(set.cursor),
+            cursor: text(set.cursor.max(followed)),
             last_sync: text(set.synced),
             held_deletions: set.held,
+            changes: set.follows.as_ref().map(|seed| Seed { from: seed.from.clone(), why: seed.why.clone() }),
         }
     }
 }
@@ -202,7 +209,10 @@ impl Reporter {
         };
         let progress = status.progress();
         let (errors, error_count) = status.errors();
-        let synced = sets.iter().filter_map(|set| set.synced).min();
+        // A sync that found nothing new is not written down.
+        let synced = sets.iter().filter_map(|set| set.synced).min().max(status.synced());
+        let feeds = |set: &SetRow| engine.readers().ask(|reader| reader.feeds(set.id)).unwrap_or_default();
+        let shown: Vec<SetReport> = sets.iter().map(|set| SetReport::of(set, &feeds(set))).collect();
         let lag = synced.map(|synced| (Datetime::now().nanos() - synced.nanos()).max(0).unsigned_abs() / 1_000_000_000);
         Report {
             source: self.source.clone(),
@@ -210,10 +220,10 @@ impl Reporter {
             cache: engine.store().root().to_owned(),
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            state: self.state(&sets).to_owned(),
+            state: self.state(&shown),
             activity: if progress.phase.is_empty() { "idle" } else { progress.phase }.to_owned(),
             resources: sets.iter().map(|set| set.resources).sum(),
-            sets: sets.iter().map(SetReport::from).collect(),
+            sets: shown,
             cached: Cached { resources: totals.cached, bytes: engine.stored_bytes() },
             last_sync: synced.map(|time| time.to_string()),
             lag,
@@ -243,18 +253,19 @@ impl Reporter {
         }
     }
 
-    fn state(&self, sets: &[SetRow]) -> &'static str {
+    fn state(&self, sets: &[SetReport]) -> String {
         let status = self.engine.status();
         let worst = [SetState::Empty, SetState::Held, SetState::Partial, SetState::Gap, SetState::Complete]
             .into_iter()
-            .find(|state| sets.iter().any(|set| set.state == *state))
+            .find(|state| sets.iter().any(|set| set.state == state.name()))
             .unwrap_or(SetState::Empty);
-        match worst {
+        let state = match worst {
             _ if self.offline => "offline",
             SetState::Empty if status.syncing() => "syncing",
             _ if status.away() => "away",
             worst => worst.name(),
-        }
+        };
+        state.to_owned()
     }
 }
 

@@ -150,6 +150,13 @@ fn person(text: &mut String, report: &Report) {
         );
     }
     line(text, "seed", &format!("{}: {}", report.seed.from, report.seed.why));
+    for set in &report.sets {
+        if let Some(changes) = &set.changes {
+            let whose = if report.sets.len() > 1 { format!("{}, ", set.name) } else { String::new() };
+            let upto = set.cursor.as_deref().map(|cursor| format!(", up to {cursor}")).unwrap_or_default();
+            line(text, "changes", &format!("{whose}{}{upto}: {}", changes.from, changes.why));
+        }
+    }
     line(text, "cache", &report.cache.display().to_string());
     for set in report.sets.iter().filter(|set| set.held_deletions.is_some()) {
         let held = set.held_deletions.unwrap_or_default();

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use serde::Deserialize;
+use serde::de::Deserializer;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 /// The root element (core 7).
@@ -163,8 +165,31 @@ impl Serialize for Attributes {
     }
 }
 
+impl<'de> Deserialize<'de> for Attributes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Pairs;
+        impl<'de> serde::de::Visitor<'de> for Pairs {
+            type Value = Attributes;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("attributes")
+            }
+
+            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Attributes, A::Error> {
+                let mut pairs = Vec::new();
+                while let Some((name, value)) = map.next_entry::<String, String>()? {
+                    pairs.push((Cow::Owned(name), value));
+                }
+                Ok(Attributes(pairs))
+            }
+        }
+        deserializer.deserialize_map(Pairs)
+    }
+}
+
 /// An `rs:ln` element: its attributes, among them `rel` and `href`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
 pub struct Link(pub Attributes);
 
 impl Link {
@@ -227,7 +252,7 @@ impl Head {
 }
 
 /// A `url` or `sitemap` element.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Entry {
     /// The URI as written, without the blanks around it.
     pub loc: String,
@@ -239,7 +264,8 @@ pub struct Entry {
     pub md: Attributes,
     /// Its links, in document order.
     pub links: Vec<Link>,
-    /// The line in which the element begins.
+    /// The line in which the element begins; not written where the entry is.
+    #[serde(skip)]
     pub line: u64,
 }
 

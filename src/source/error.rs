@@ -124,6 +124,12 @@ impl Trouble {
         }
     }
 
+    /// Whether what is there is something else than what was listed: the listing may be out of date.
+    #[must_use]
+    pub fn is_doubt(&self) -> bool {
+        matches!(self, Self::WrongLength { .. } | Self::WrongHash { .. } | Self::Status { code: 404 | 410, .. })
+    }
+
     /// Whether the Source as a whole is away, rather than this one thing.
     #[must_use]
     pub fn is_away(&self) -> bool {

@@ -12,139 +12,17 @@ use super::lists::{self, Lists, Spooled};
 use super::seed::{self, Baseline};
 use super::status::Status;
 use super::{Engine, Summary, SyncError};
-use crate::catalog::{CatalogError, DocumentRow, Outcome, Recent, SetRow, SetState, SyncResult, Transaction, Writer};
+use crate::catalog::{
+    CatalogError, DocumentRow, Outcome, Recent, SetRow, SetState, SyncResult, Tally, Transaction, Writer,
+};
 use crate::document::{Datetime, Facts, Limits, Reader};
-use crate::path::{Mapper, set_labels};
-use crate::source::{Discovery, FoundSet};
+use crate::path::Mapper;
+use crate::source::FoundSet;
 
-/// Brings all sets in step.
-pub(super) async fn sync(
+/// Brings one set in step with its lists.
+pub(super) async fn bring(
     engine: &Arc<Engine>,
-    found: Option<Discovery>,
-    accept_deletions: bool,
-) -> Result<Summary, SyncError> {
-    let status = engine.status();
-    let found = match found {
-        Some(found) => found,
-        None => engine.discover().await?,
-    };
-    found.warnings.iter().for_each(|warning| status.warning(warning));
-    let chosen = choose(engine, &found).await?;
-    let mut summary = Summary { partial: !found.complete, ..Summary::default() };
-    let mut failed = None;
-    let mut synced = false;
-    for (row, set) in chosen {
-        match one(engine, row, &set, accept_deletions).await {
-            Ok(part) => {
-                synced = true;
-                summary.added += part.added;
-                summary.updated += part.updated;
-                summary.deleted += part.deleted;
-                summary.held += part.held;
-                summary.unchanged += part.unchanged;
-                summary.not_modified += part.not_modified;
-                summary.partial |= part.partial;
-            }
-            Err(error) => failed = Some(error),
-        }
-    }
-    match failed {
-        Some(error) if !synced => Err(error),
-        Some(error) => {
-            status.error(&error.to_string());
-            summary.partial = true;
-            Ok(summary)
-        }
-        None => Ok(summary),
-    }
-}
-
-/// The sets that are mirrored, each with what was found of it. The layout is fixed the first time.
-async fn choose(engine: &Arc<Engine>, found: &Discovery) -> Result<Vec<(SetRow, FoundSet)>, SyncError> {
-    let known = engine.sets()?;
-    let keys: Vec<&str> = found.sets.iter().map(|set| set.key.as_str()).collect();
-    let labels = set_labels(&keys);
-    if known.is_empty() {
-        if !found.complete && engine.config.set.is_none() {
-            let what = found.warnings.last().map(String::as_str).unwrap_or_default();
-            return Err(SyncError::Unfit(format!(
-                "not all of what the Source offers could be read, so the layout of a new cache cannot be fixed: {what}; \
-                 try again, or choose a set with -o set="
-            )));
-        }
-        let wanted: Vec<(FoundSet, String)> = found
-            .sets
-            .iter()
-            .cloned()
-            .zip(labels.clone())
-            .filter(|(set, label)| engine.config.set.as_ref().is_none_or(|name| label == name || set.key == *name))
-            .collect();
-        if wanted.is_empty() {
-            return Err(SyncError::Unfit(format!(
-                "set={}: there is no such set; the Source has: {}",
-                engine.config.set.as_deref().unwrap_or_default(),
-                labels.join(", ")
-            )));
-        }
-        let several = wanted.len() > 1;
-        let sets = wanted.clone();
-        engine
-            .ledger
-            .write(move |transaction| {
-                sets.iter().try_for_each(|(set, label)| transaction.set(&set.key, label, several).map(|_| ()))
-            })
-            .await?;
-        let rows = engine.sets()?;
-        return Ok(wanted
-            .into_iter()
-            .filter_map(|(set, _)| Some((rows.iter().find(|row| row.key == set.key)?.clone(), set)))
-            .collect());
-    }
-    let known_sets = known.len();
-    let mut chosen = Vec::new();
-    for row in known {
-        let same = found.sets.iter().find(|set| set.key == row.key);
-        // A Source with one set that moved its documents still has that one set; but one that could not
-        // be read whole, or was found by a lesser route, has not moved anything.
-        let only = known_sets == 1 && found.sets.len() == 1 && found.complete && engine.config.set.is_none();
-        let moved = found.sets.first().filter(|set| only && set.capability_list.is_some());
-        match same.or(moved) {
-            Some(set) => chosen.push((row, set.clone())),
-            None if !found.complete => {
-                engine.status().error(&format!("the set {} could not be read; what was mirrored stays", row.key));
-                let result = SyncResult {
-                    state: SetState::Partial,
-                    cursor: None,
-                    at: None,
-                    held: row.held,
-                    held_edition: row.held_edition,
-                };
-                let id = row.id;
-                engine.ledger.write(move |transaction| transaction.finish_set(id, &result)).await?;
-            }
-            None => engine
-                .status()
-                .warning(&format!("the Source no longer offers the set {}; what was mirrored stays", row.key)),
-        }
-    }
-    for (set, label) in found.sets.iter().zip(&labels) {
-        if engine.config.set.is_none() && !chosen.iter().any(|(_, known)| known.key == set.key) {
-            engine.status().warning(&format!(
-                "the Source has a new set, {}; the layout of this cache is fixed: mount it with -o set={} and a cache of its own",
-                set.key, label
-            ));
-        }
-    }
-    if chosen.is_empty() {
-        return Err(SyncError::Unfit("the Source offers none of the sets that are mirrored here".to_owned()));
-    }
-    Ok(chosen)
-}
-
-/// Brings one set in step.
-async fn one(
-    engine: &Arc<Engine>,
-    set: SetRow,
+    set: &SetRow,
     found: &FoundSet,
     accept_deletions: bool,
 ) -> Result<Summary, SyncError> {
@@ -153,8 +31,7 @@ async fn one(
         let id = set.id;
         engine.ledger.step(move |writer| Ok((writer.documents(id)?, Default::default()))).await?
     };
-    let Baseline { lists, mut beside, changes_begin, dumped, packages } =
-        seed::bring(engine, &set, found, &known).await?;
+    let Baseline { lists, mut beside, dumped, packages } = seed::bring(engine, set, found, &known).await?;
     lists.failed.iter().for_each(|error| status.error(&error.to_string()));
     if lists.read.is_empty()
         && lists.unchanged.is_empty()
@@ -180,7 +57,8 @@ async fn one(
     status.phase("applying");
     let mapper = Arc::clone(&engine.mapper);
     let own = set.clone();
-    let work = Work { lists, changes_begin, dumped, accept_deletions };
+    let followed = !engine.readers.ask(|reader| reader.feeds(set.id))?.is_empty();
+    let work = Work { lists, dumped, accept_deletions, followed };
     let applying = engine.ledger.step(move |writer| apply(writer, &mapper, &status, &own, work));
     let reading = async {
         if let Some(beside) = &mut beside {
@@ -193,7 +71,7 @@ async fn one(
     tracing::debug!(?summary, "lists applied");
     fresh.into_iter().for_each(|fresh| engine.look_at(fresh));
     if let Some(beside) = beside {
-        beside.give(engine, &set, recent).await?;
+        beside.give(engine, set, recent).await?;
     }
     if let Some(packages) = packages {
         dumps::forget_idle(engine, set.id, packages).await?;
@@ -212,11 +90,11 @@ struct Applied {
 /// What one step applies.
 struct Work {
     lists: Lists,
-    /// When the first change happened that the Source still tells of.
-    changes_begin: Option<Datetime>,
     /// When the snapshot of the dump began that gives content.
     dumped: Option<Datetime>,
     accept_deletions: bool,
+    /// Whether changes are followed, so that the tree may be newer than its lists.
+    followed: bool,
 }
 
 /// Applies documents in one step.
@@ -227,13 +105,17 @@ fn apply(
     set: &SetRow,
     work: Work,
 ) -> Result<((Summary, Applied), crate::catalog::Changes), CatalogError> {
-    let Work { lists, changes_begin, dumped, accept_deletions } = work;
+    let Work { lists, dumped, accept_deletions, followed } = work;
     let mut summary = Summary { not_modified: lists.unchanged.len() as u64, ..Summary::default() };
     let cursor = lists.cursor();
     let edition = lists.edition();
     let mut complete = lists.failed.is_empty();
     let known = writer.documents(set.id)?;
+    let from_dump = lists.read.iter().any(|document| document.row.package.is_some());
     let mut transaction = writer.begin(true)?;
+    if set.state != SetState::Empty {
+        transaction.begin_sync()?;
+    }
     let mut current: HashSet<i64> = lists.unchanged.iter().map(|row| row.id).collect();
     let mut kept = current.clone();
     if !complete {
@@ -254,6 +136,7 @@ fn apply(
         let row = document.row.clone();
         let id = transaction.put_document(set.id, &DocumentRow { etag: None, last_modified: None, ..row.clone() })?;
         current.insert(id);
+        transaction.reading(document.row.at.filter(|_| followed));
         let whole = apply_document(&mut transaction, mapper, status, set, id, document, &mut summary, &mut fresh)?;
         complete &= whole.is_some();
         if let Some(entries) = whole {
@@ -265,6 +148,7 @@ fn apply(
     // Where everything that is listed is known to stand in a document that did not change, nothing goes.
     let doubtful = read_some || gone_documents || set.state != SetState::Complete;
     let mut read_all_again = false;
+    transaction.reading(cursor.filter(|_| followed));
     if complete && doubtful {
         let unseen = transaction.unseen(set.id)?;
         read_all_again = unseen.doubtful > 0;
@@ -298,15 +182,6 @@ fn apply(
     summary.partial = !complete;
     let state = match (held, complete) {
         (Some(_), _) => SetState::Held,
-        (None, true) if changes_begin.is_some_and(|begin| cursor.is_none_or(|cursor| begin > cursor)) => {
-            status.warning(&format!(
-                "{}: its changes begin at {}, after what the tree was made from ({}); a newer list or dump will close the gap",
-                set.key,
-                changes_begin.map(|begin| begin.to_string()).unwrap_or_default(),
-                cursor.map_or_else(|| "of no known time".to_owned(), |cursor| cursor.to_string())
-            ));
-            SetState::Gap
-        }
         (None, true) => SetState::Complete,
         (None, false) => SetState::Partial,
     };
@@ -316,6 +191,10 @@ fn apply(
     // are to be taken.
     let from = cursor.map(|cursor| dumped.map_or(cursor, |dumped| cursor.min(dumped)));
     transaction.finish_set(set.id, &SyncResult { state, cursor: from, at: cursor, held, held_edition })?;
+    let tally = Tally { added: summary.added, updated: summary.updated, deleted: summary.deleted, ..Tally::default() };
+    if tally.changed() {
+        transaction.end_sync(set.id, if from_dump { "resourcedump" } else { "resourcelist" }, &tally)?;
+    }
     let applied = Applied { recent: transaction.recent(), fresh };
     let changes = transaction.commit()?;
     Ok(((summary, applied), changes))

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use lru::LruCache;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use super::download;
 use super::fill::Parts;
@@ -64,6 +64,10 @@ impl fmt::Display for Failure {
     }
 }
 
+/// Bytes are not what they should be. Whoever looks into it says so when it is done.
+#[derive(Debug)]
+pub(super) struct Doubt(pub(super) oneshot::Sender<()>);
+
 /// The fetching of one version.
 #[derive(Debug)]
 pub(super) struct Flight {
@@ -92,6 +96,7 @@ pub(super) struct Contents {
     pub(super) status: Arc<Status>,
     pub(super) files: OpenFiles,
     pub(super) packages: Arc<Packages>,
+    doubts: mpsc::UnboundedSender<Doubt>,
     flights: Mutex<HashMap<i64, Arc<Flight>>>,
     failures: Mutex<LruCache<i64, (Instant, Failure)>>,
     expected: Arc<Semaphore>,
@@ -107,7 +112,12 @@ fn capacity(size: usize) -> NonZeroUsize {
 }
 
 impl Contents {
-    pub(super) fn new(config: &Config, shared: Shared, packages: &Arc<Packages>) -> Arc<Self> {
+    pub(super) fn new(
+        config: &Config,
+        shared: Shared,
+        packages: &Arc<Packages>,
+        doubts: mpsc::UnboundedSender<Doubt>,
+    ) -> Arc<Self> {
         let Shared { client, store, readers, ledger, status, files } = shared;
         let ahead = client.connections().saturating_sub(1).max(1);
         Arc::new(Self {
@@ -120,6 +130,7 @@ impl Contents {
             status,
             files,
             packages: Arc::clone(packages),
+            doubts,
             flights: Mutex::new(HashMap::new()),
             failures: Mutex::new(LruCache::new(capacity(10_000))),
             expected: Arc::new(Semaphore::new(MOST_EXPECTED)),
@@ -343,7 +354,23 @@ impl Contents {
                 }
             }
         }
+        if waited_for && errors.iter().any(|error| error.trouble.is_doubt()) && self.is_behind(version, flight).await {
+            let reason = format!("{}: the Source has changed it meanwhile; open the file anew", row.uri);
+            return Err(self.failed(version, reason));
+        }
         Err(self.failed(version, reason(&row, &errors)))
+    }
+
+    /// Looks whether the Source tells of a newer version; says whether this one was superseded.
+    async fn is_behind(&self, version: i64, flight: &Flight) -> bool {
+        let (done, wait) = oneshot::channel();
+        if self.doubts.send(Doubt(done)).is_err() {
+            return false;
+        }
+        // Whoever waits for the bytes waits for this, too, but no longer than for the next byte.
+        flight.parts.progress();
+        let looked = tokio::time::timeout(self.client.timeout().mul_f32(0.8), wait).await;
+        looked.is_ok() && matches!(self.row(version), Ok(Some(row)) if !row.current)
     }
 
     /// Content that another version brought already is this one's too, if the Source says so by a hash

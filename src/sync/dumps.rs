@@ -14,7 +14,7 @@ use std::sync::Arc;
 use futures_util::StreamExt as _;
 use url::Url;
 
-use super::lists::{self, Bringer, Lists, Spooled};
+use super::lists::{self, About, Lists, Spooled};
 use super::packages::Package;
 use super::status::Status;
 use super::{Engine, SyncError};
@@ -40,6 +40,9 @@ pub(super) struct Listed {
     pub(super) row: PackageRow,
     /// Where a copy of its manifest is.
     contents: Option<String>,
+    /// The interval of which it has all changes, if it has changes.
+    pub(super) from: Option<Datetime>,
+    until: Option<Datetime>,
 }
 
 /// A dump as it is now.
@@ -177,6 +180,8 @@ fn packages_of(
                 ..PackageRow::default()
             },
             contents: contents.and_then(|href| document.base.join(href).ok()).map(String::from),
+            from: facts.from,
+            until: facts.until,
         });
     }
     for warning in reader.warnings().lines() {
@@ -194,6 +199,8 @@ pub(super) struct Reading {
     pub(super) wanted: bool,
     /// Whether a list says what there is: then nothing is to be learnt again of packages that were read.
     pub(super) beside: bool,
+    /// What their manifests are.
+    pub(super) manifest: Capability,
 }
 
 /// Enters the packages of a dump into the catalog, and begins to download them if that is wished.
@@ -290,7 +297,7 @@ pub(super) async fn attach(
 async fn manifest(engine: &Arc<Engine>, listed: &Listed, how: Reading) -> Result<Option<Spooled>, SourceError> {
     let disk = |error: std::io::Error| SourceError::new(&listed.row.url, Trouble::Disk(error.to_string()));
     let package = engine.packages.take(&listed.row).map_err(disk)?;
-    let error = match inner_manifest(engine, &package, &listed.row, false).await {
+    let error = match inner_manifest(engine, &package, &listed.row, false, how.manifest).await {
         Ok(document) => return Ok(Some(document)),
         Err(error) => error,
     };
@@ -300,7 +307,7 @@ async fn manifest(engine: &Arc<Engine>, listed: &Listed, how: Reading) -> Result
         return Ok(None);
     }
     if let Some(contents) = &listed.contents {
-        let copy = engine.bringer(Capability::ResourceDumpManifest).one(contents).await;
+        let copy = engine.bringer(how.manifest).one(contents).await;
         match copy {
             Ok(document) => {
                 if !late {
@@ -315,10 +322,10 @@ async fn manifest(engine: &Arc<Engine>, listed: &Listed, how: Reading) -> Result
     }
     match (late, how.download) {
         // All of it will be here before long.
-        (true, true) => inner_manifest(engine, &package, &listed.row, true).await.map(Some),
+        (true, true) => inner_manifest(engine, &package, &listed.row, true, how.manifest).await.map(Some),
         (true, false) => {
             engine.packages.start(&listed.row, None).map_err(disk)?;
-            inner_manifest(engine, &package, &listed.row, true).await.map(Some)
+            inner_manifest(engine, &package, &listed.row, true, how.manifest).await.map(Some)
         }
         (false, _) => Err(error),
     }
@@ -344,6 +351,7 @@ async fn inner_manifest(
     package: &Arc<Package>,
     row: &PackageRow,
     patient: bool,
+    capability: Capability,
 ) -> Result<Spooled, SourceError> {
     let failed = |trouble| SourceError::new(&row.url, trouble);
     let (found, broken) = engine.packages.find_one(package, MANIFEST, patient).await?;
@@ -361,7 +369,7 @@ async fn inner_manifest(
     }
     engine.packages.bring_member(package, &member, || ()).await?;
     let (own, store, row) = (Arc::clone(package), Arc::clone(&engine.store), row.clone());
-    let spooled = tokio::task::spawn_blocking(move || spool(&own, &member, &store, &row));
+    let spooled = tokio::task::spawn_blocking(move || spool(&own, &member, &store, &row, capability));
     spooled.await.unwrap_or_else(|error| Err(failed(Trouble::Broken(error.to_string()))))
 }
 
@@ -370,6 +378,7 @@ fn spool(
     member: &Member,
     store: &crate::store::Store,
     row: &PackageRow,
+    capability: Capability,
 ) -> Result<Spooled, SourceError> {
     let failed = |trouble| SourceError::new(&row.url, trouble);
     let disk = |error: std::io::Error| failed(Trouble::Disk(error.to_string()));
@@ -393,7 +402,7 @@ fn spool(
     };
     let mut reader = Reader::open(&opened, &row.url, Limits::default()).map_err(unreadable)?;
     let head = reader.head().clone();
-    if let Some(other) = head.capability().filter(|one| *one != Capability::ResourceDumpManifest) {
+    if let Some(other) = head.capability().filter(|one| *one != capability) {
         return Err(failed(Trouble::Nowhere(format!("{MANIFEST} is a {other}, where a manifest was expected"))));
     }
     let facts = Facts::of_attributes(&head.md, 0, reader.warnings_mut());
@@ -407,7 +416,8 @@ fn spool(
         entries: 0,
         package: Some(row.id),
     };
-    let document = Spooled { row: own, base, path, digest: [0; 32], package: Some(Arc::clone(package)) };
+    let about = About::of(&head, &facts, &base);
+    let document = Spooled { row: own, base, path, digest: [0; 32], package: Some(Arc::clone(package)), about };
     Ok(Spooled { row: manifest_row(row, &document), ..document })
 }
 
@@ -504,6 +514,22 @@ impl Attacher {
         version: i64,
     ) -> Result<(), CatalogError> {
         let Some(member) = self.member(entry, record) else { return Ok(()) };
+        let attached = transaction.attach(version, record, &member)?;
+        self.count(attached, member, record);
+        Ok(())
+    }
+
+    /// Of the manifest of a Change Dump: gives the version that a change made its member, be it new or known.
+    pub(super) fn give_change(
+        &mut self,
+        transaction: &Transaction<'_>,
+        entry: &Entry,
+        record: &Record,
+        version: i64,
+    ) -> Result<(), CatalogError> {
+        let Some(mut member) = self.member(entry, record) else { return Ok(()) };
+        // The version may come from a list that says less.
+        member.hashes = Some(record.hashes.clone()).filter(|hashes| !hashes.is_empty());
         let attached = transaction.attach(version, record, &member)?;
         self.count(attached, member, record);
         Ok(())
@@ -621,22 +647,10 @@ fn attach_beside_list(
 pub(super) async fn attach_later(engine: &Arc<Engine>, row: &PackageRow) -> Result<(), SyncError> {
     let package = engine.packages.take(row).map_err(|error| SyncError::Cache(error.to_string()))?;
     let Some(set) = engine.sets()?.into_iter().find(|set| set.id == row.rset) else { return Ok(()) };
-    let document = inner_manifest(engine, &package, row, true).await?;
+    let document = inner_manifest(engine, &package, row, true, Capability::ResourceDumpManifest).await?;
     // By then a newer list may be in.
     let length_suffices = set.at.zip(row.at).is_some_and(|(list, package)| list <= package);
     attach(engine, &set, vec![document], Recent::default(), length_suffices).await
-}
-
-/// When the first change happened that the Source still tells of, as far as its Change Lists say.
-pub(super) async fn changes_begin(bringer: &Bringer, urls: &[String]) -> Option<Datetime> {
-    let mut first: Option<Datetime> = None;
-    for url in urls {
-        match bringer.head(url).await {
-            Ok(facts) => first = [first, facts.from].into_iter().flatten().min(),
-            Err(error) => tracing::info!(%error, "where its changes begin is not known"),
-        }
-    }
-    first
 }
 
 /// Removes packages that nothing needs any more.
@@ -657,4 +671,104 @@ pub(super) async fn forget_idle(engine: &Arc<Engine>, set: i64, kept: Vec<i64>) 
         engine.packages.forget(id).map_err(|error| SyncError::Cache(error.to_string()))?;
     }
     Ok(())
+}
+
+/// Packages of changes, from the oldest to the newest.
+#[derive(Debug, Default)]
+pub(super) struct Packed {
+    pub(super) packages: Vec<Listed>,
+    pub(super) failed: Vec<SourceError>,
+}
+
+impl Packed {
+    pub(super) fn extend(&mut self, other: Self) {
+        self.packages.extend(other.packages);
+        self.failed.extend(other.failed);
+    }
+
+    /// Bytes of all of them, as far as they are listed.
+    pub(super) fn bytes(&self) -> u64 {
+        self.packages.iter().filter_map(|listed| listed.row.length).fold(0, u64::saturating_add)
+    }
+}
+
+/// The packages of these Change Dumps that have changes from a moment on.
+pub(super) async fn packages_since(
+    engine: &Arc<Engine>,
+    set: &SetRow,
+    documents: Vec<Spooled>,
+    since: Option<Datetime>,
+) -> Result<Packed, SyncError> {
+    let (rset, status) = (set.id, Arc::clone(engine.status()));
+    let looked = tokio::task::spawn_blocking(move || {
+        let mut packed = Packed::default();
+        for document in &documents {
+            if let Err(error) = packages_of(document, rset, &status, &mut packed.packages, &mut packed.failed) {
+                packed.failed.push(error);
+            }
+        }
+        packed
+    });
+    let mut packed = looked.await.map_err(|error| SyncError::Cache(error.to_string()))?;
+    if packed.packages.iter().all(|listed| listed.from.is_some()) {
+        packed.packages.sort_by_key(|listed| listed.from);
+    }
+    packed.packages.retain(|listed| {
+        let done = listed.until.zip(since).is_some_and(|(until, since)| until < since);
+        !done
+    });
+    Ok(packed)
+}
+
+/// The manifests of packages of changes, in their order, up to the first that cannot be had.
+pub(super) async fn manifests_of_changes(engine: &Arc<Engine>, packed: Packed) -> Result<Lists, SyncError> {
+    let mut dump = Dump { packages: packed.packages, failed: packed.failed, ..Dump::default() };
+    let wanted = fits(engine, &dump)? == Fit::All;
+    let how = Reading { download: wanted, wanted, beside: false, manifest: Capability::ChangeDumpManifest };
+    if dump.packages.is_empty() {
+        return Ok(dump.into_lists());
+    }
+    enter(engine, &mut dump, how).await?;
+    read(engine, &mut dump, &[], how).await;
+    let mut lists = Lists { failed: dump.failed, ..Lists::default() };
+    let mut manifests: Vec<Spooled> = dump.manifests;
+    for listed in &dump.packages {
+        match manifests.iter().position(|document| document.row.package == Some(listed.row.id)) {
+            Some(place) => {
+                let mut document = manifests.swap_remove(place);
+                document.about.from = document.about.from.or(listed.from);
+                // What the package covers is done with it, whatever becomes of the dump.
+                document.about.until = document.about.until.or(listed.until);
+                lists.read.push(document);
+            }
+            None => {
+                if lists.failed.is_empty() {
+                    let trouble = Trouble::Nowhere("its manifest was not had".to_owned());
+                    lists.failed.push(SourceError::new(&listed.row.url, trouble));
+                }
+                break;
+            }
+        }
+    }
+    Ok(lists)
+}
+
+/// Whether the packages of a dump can all be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fit {
+    All,
+    TooLargeForCache(u64),
+    TooLargeForDisk(u64),
+}
+
+pub(super) fn fits(engine: &Engine, dump: &Dump) -> Result<Fit, SyncError> {
+    let bytes = dump.bytes();
+    if let Some(limit) = engine.ledger.cache_size().filter(|limit| bytes > *limit) {
+        return Ok(Fit::TooLargeForCache(limit));
+    }
+    let room = engine.store.room().map_err(|error| SyncError::Cache(error.to_string()))?;
+    if bytes > room.total {
+        return Ok(Fit::TooLargeForDisk(room.total));
+    }
+    Ok(Fit::All)
 }

@@ -13,7 +13,7 @@ use url::Url;
 use super::packages::Package;
 use super::status::Status;
 use crate::catalog::{DocumentRow, Record};
-use crate::document::{Capability, Datetime, Entry, Facts, Kind, Limits, Reader, Warnings};
+use crate::document::{Capability, Datetime, Entry, Facts, Head, Kind, Limits, Reader, Warnings};
 use crate::path::Mapper;
 use crate::source::{Asked, Client, SourceError, Trouble, Validators};
 use crate::store::Store;
@@ -84,13 +84,44 @@ pub(super) struct Spooled {
     pub(super) digest: [u8; 32],
     /// The package that it is the manifest of, where that can be read from.
     pub(super) package: Option<Arc<Package>>,
+    pub(super) about: About,
+}
+
+/// What a document says of itself.
+#[derive(Clone, Debug, Default)]
+pub(super) struct About {
+    /// The interval of which it tells all changes.
+    pub(super) from: Option<Datetime>,
+    /// None while more are to come.
+    pub(super) until: Option<Datetime>,
+    /// The index that it belongs to (core 12.1).
+    pub(super) index: Option<String>,
+    /// The Capability List.
+    pub(super) up: Option<String>,
+}
+
+impl About {
+    /// Reads it off the head of a document that came from `base`.
+    pub(super) fn of(head: &Head, facts: &Facts, base: &Url) -> Self {
+        let link = |rel| head.link(rel).and_then(|href| base.join(href).ok()).map(String::from);
+        Self { from: facts.from, until: facts.until, index: link("index"), up: link("up") }
+    }
+}
+
+/// A part that an index names.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub(super) url: String,
+    pub(super) from: Option<Datetime>,
+    pub(super) until: Option<Datetime>,
 }
 
 /// What asking for one document came to.
-enum Got {
+#[derive(Debug)]
+pub(super) enum Got {
     Unchanged(DocumentRow),
     List(Spooled),
-    Index { row: DocumentRow, children: Vec<String>, digest: [u8; 32] },
+    Index { row: DocumentRow, parts: Vec<Part>, digest: [u8; 32] },
 }
 
 /// Who brings documents, and which.
@@ -162,10 +193,10 @@ async fn once(bringer: &Bringer, roots: &[String], known: &[DocumentRow]) -> (Li
                 lists.indexes.push(row);
             }
             Ok(Got::Unchanged(row)) => lists.unchanged.push(row),
-            Ok(Got::Index { row, children: named, digest }) => {
+            Ok(Got::Index { row, parts, digest, .. }) => {
                 digests.push((url.clone(), digest));
                 lists.indexes.push(row);
-                children = named;
+                children = parts.into_iter().map(|part| part.url).collect();
             }
             Err(error) => lists.failed.push(error),
         }
@@ -238,7 +269,8 @@ impl Bringer {
         Ok(Some(Body { file, url, validators, digest: hasher.finalize().into() }))
     }
 
-    async fn get(&self, url: &str, depth: usize, known: Option<DocumentRow>) -> Result<Got, SourceError> {
+    /// Asks for one document; for a changed one only, if validators of an earlier edition are known.
+    pub(super) async fn get(&self, url: &str, depth: usize, known: Option<DocumentRow>) -> Result<Got, SourceError> {
         let validators = known
             .as_ref()
             .map(|row| Validators { etag: row.etag.clone(), last_modified: row.last_modified.clone(), settled: false })
@@ -266,7 +298,7 @@ impl Bringer {
     }
 
     /// What the head of a document says, without reading more of it than that.
-    pub(super) async fn head(&self, url: &str) -> Result<Facts, SourceError> {
+    pub(super) async fn head(&self, url: &str) -> Result<(Head, Facts), SourceError> {
         let asked = Asked { accept_encoding: Some("identity"), document: true, ..Asked::default() };
         let mut answer = self.client.ask(url, &asked).await?;
         let mut start = Vec::new();
@@ -277,7 +309,8 @@ impl Bringer {
         }
         let mut reader = Reader::open(start.as_slice(), url, Limits::default()).map_err(unreadable)?;
         let head = reader.head().clone();
-        Ok(Facts::of_attributes(&head.md, 0, reader.warnings_mut()))
+        let facts = Facts::of_attributes(&head.md, 0, reader.warnings_mut());
+        Ok((head, facts))
     }
 }
 
@@ -342,25 +375,36 @@ fn look(body: Body, url: String, depth: usize, bringer: &Bringer) -> Result<Got,
     let mut first = reader.next().map_err(unreadable)?;
     let nested = first.as_ref().is_some_and(|entry| entry.md.capability() == Some(wanted));
     if head.kind != Kind::SitemapIndex && !nested {
-        return Ok(Got::List(Spooled { row, base, path, digest, package: None }));
+        return Ok(Got::List(Spooled {
+            row,
+            about: About::of(&head, &facts, &base),
+            base,
+            path,
+            digest,
+            package: None,
+        }));
     }
     if head.kind == Kind::UrlSet {
         bringer.status.warning(&format!("{url}: an index written as urlset; its entries are taken as lists"));
     }
-    let mut children = Vec::new();
+    let mut parts = Vec::new();
     while let Some(entry) = first {
         match base.join(&entry.loc) {
             Ok(child) if child == base => {}
-            Ok(child) => children.push(child.to_string()),
+            Ok(child) => {
+                let Facts { from, until, .. } = Facts::of_entry(&entry, reader.warnings_mut());
+                parts.push(Part { url: child.to_string(), from, until });
+            }
             Err(error) => bringer.status.warning(&format!("{url}, line {}: {:?}: {error}", entry.line, entry.loc)),
         }
-        if children.len() > MOST_DOCUMENTS {
+        if parts.len() > MOST_DOCUMENTS {
             return Err(SourceError::new(&url, Trouble::Nowhere(format!("more than {MOST_DOCUMENTS} documents"))));
         }
         first = reader.next().map_err(unreadable)?;
     }
     row.entries = INDEX;
     // Of what it names, not of its bytes: those may differ by the moment at which they were compressed.
-    let digest = Sha256::digest(children.join("\n")).into();
-    Ok(Got::Index { row, children, digest })
+    let named: Vec<&str> = parts.iter().map(|part| part.url.as_str()).collect();
+    let digest = Sha256::digest(named.join("\n")).into();
+    Ok(Got::Index { row, parts, digest })
 }

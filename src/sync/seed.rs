@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use super::dumps::{self, Dump, Reading};
+use super::dumps::{self, Dump, Fit, Reading, fits};
 use super::lists::{self, Lists};
 use super::{Engine, SeedFrom, SyncError};
 use crate::catalog::{DocumentRow, Recent, Seed, SetRow, SetState};
@@ -23,8 +23,6 @@ pub(super) struct Baseline {
     pub(super) lists: Lists,
     /// A dump that only says where content lies, and is still to be read.
     pub(super) beside: Option<Beside>,
-    /// When the first change happened that the Source still tells of.
-    pub(super) changes_begin: Option<Datetime>,
     /// When the snapshot of the dump began, if it was looked at.
     pub(super) dumped: Option<Datetime>,
     /// The packages that are needed, if a dump was looked at.
@@ -107,15 +105,7 @@ pub(super) async fn bring(
             note(engine, set, "list", why.to_owned()).await?;
         }
         let bringer = engine.bringer(Capability::ResourceList);
-        // A gap stays until something newer closes it.
-        let changes = match fresh || set.state == SetState::Gap {
-            true => found.urls(Capability::ChangeList),
-            false => Vec::new(),
-        };
-        let begin = engine.bringer(Capability::ChangeList);
-        let (lists, changes_begin) =
-            tokio::join!(lists::bring(&bringer, &lists, known), dumps::changes_begin(&begin, &changes));
-        return Ok(Baseline { lists, changes_begin, ..Baseline::default() });
+        return Ok(Baseline { lists: lists::bring(&bringer, &lists, known).await, ..Baseline::default() });
     }
     with_dump(engine, set, found, known, fresh).await
 }
@@ -131,8 +121,6 @@ async fn with_dump(
     let (list_urls, dump_urls) = (found.urls(Capability::ResourceList), found.urls(Capability::ResourceDump));
     let made_from_dump = known.iter().any(|row| row.package.is_some());
     let bringer = engine.bringer(Capability::ResourceList);
-    let changes = engine.bringer(Capability::ChangeList);
-    let change_urls = found.urls(Capability::ChangeList);
     let own: Vec<DocumentRow> = if made_from_dump { Vec::new() } else { known.to_vec() };
     let lists = async {
         let at = set.at.filter(|_| made_from_dump);
@@ -146,20 +134,21 @@ async fn with_dump(
         let mut dump = dumps::bring(engine, set, &dump_urls, seen).await;
         let fit = fits(engine, &dump)?;
         let wanted = fit == Fit::All;
-        let how = Reading { download: fresh && wanted, wanted, beside: false };
+        let manifest = Capability::ResourceDumpManifest;
+        let how = Reading { download: fresh && wanted, wanted, beside: false, manifest };
         if !dump.packages.is_empty() {
             dumps::enter(engine, &mut dump, how).await?;
         }
         Ok::<_, SyncError>((dump, fit, how))
     };
-    let (lists, dump, changes_begin) = tokio::join!(lists, dump, dumps::changes_begin(&changes, &change_urls));
+    let (lists, dump) = tokio::join!(lists, dump);
     let (mut dump, fit, how) = dump?;
     let dumped = dump.at();
     let from = choose(lists.as_ref(), &dump, list_urls.is_empty());
     let lists = match (&from, lists) {
         (From::List { .. } | From::ListAlone { .. }, Some(lists)) => {
             let beside = Some(Beside { dump, how, fit, from, fresh, read: false });
-            return Ok(Baseline { lists, beside, changes_begin, dumped, packages: None });
+            return Ok(Baseline { lists, beside, dumped, packages: None });
         }
         (_, lists) => lists.filter(|lists| fresh && !lists.read.is_empty()),
     };
@@ -168,21 +157,21 @@ async fn with_dump(
     if let Some(lists) = lists.filter(|_| !dump.failed.is_empty()) {
         // Part of a newer dump would be less than an older list.
         let beside = Some(Beside { dump, how, fit, from: From::List { as_new: false }, fresh, read: true });
-        return Ok(Baseline { lists, beside, changes_begin, dumped, packages: None });
+        return Ok(Baseline { lists, beside, dumped, packages: None });
     }
     if fresh {
         let (name, why) = said(&from, &dump, fit);
         note(engine, set, name, why).await?;
     }
     let packages = Some(dump.of_use()).filter(|_| !dump.packages.is_empty());
-    Ok(Baseline { lists: dump.into_lists(), beside: None, changes_begin, dumped, packages })
+    Ok(Baseline { lists: dump.into_lists(), beside: None, dumped, packages })
 }
 
 /// Whether a Resource List says that it is at least as new as `at`, or does not say of when it is.
 async fn is_newer(bringer: &lists::Bringer, urls: &[String], at: Option<Datetime>) -> bool {
     for url in urls {
         let newer = match bringer.head(url).await {
-            Ok(facts) => facts.at.or(facts.lastmod).is_none_or(|list| at.is_none_or(|at| list >= at)),
+            Ok((_, facts)) => facts.at.or(facts.lastmod).is_none_or(|list| at.is_none_or(|at| list >= at)),
             // Whoever reads all of it tells what is wrong with it.
             Err(_) => true,
         };
@@ -227,26 +216,6 @@ fn choose(lists: Option<&Lists>, dump: &Dump, no_list: bool) -> From {
         (Some(list), Some(dumped)) => From::List { as_new: list <= dumped },
         _ => From::List { as_new: false },
     }
-}
-
-/// Whether the packages of a dump can all be kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fit {
-    All,
-    TooLargeForCache(u64),
-    TooLargeForDisk(u64),
-}
-
-fn fits(engine: &Engine, dump: &Dump) -> Result<Fit, SyncError> {
-    let bytes = dump.bytes();
-    if let Some(limit) = engine.ledger.cache_size().filter(|limit| bytes > *limit) {
-        return Ok(Fit::TooLargeForCache(limit));
-    }
-    let room = engine.store.room().map_err(|error| SyncError::Cache(error.to_string()))?;
-    if bytes > room.total {
-        return Ok(Fit::TooLargeForDisk(room.total));
-    }
-    Ok(Fit::All)
 }
 
 /// The name and the reason of a choice, for people.

@@ -22,6 +22,7 @@ struct Inner {
     error_count: u64,
     warnings: VecDeque<String>,
     away: bool,
+    synced: Option<Datetime>,
     began: Option<Instant>,
     rate: Rate,
 }
@@ -163,8 +164,11 @@ impl Status {
         });
     }
 
-    pub(super) fn ended(&self, away: bool) {
+    pub(super) fn ended(&self, well: bool, away: bool) {
         self.with(|inner| {
+            if well {
+                inner.synced = Some(Datetime::now());
+            }
             inner.progress.phase = "idle";
             inner.began = None;
             inner.away = away;
@@ -203,6 +207,12 @@ impl Status {
     #[must_use]
     pub fn away(&self) -> bool {
         self.with(|inner| inner.away)
+    }
+
+    /// When the last sync that went well ended, if one has since the mount.
+    #[must_use]
+    pub fn synced(&self) -> Option<Datetime> {
+        self.with(|inner| inner.synced)
     }
 
     /// The last errors, oldest first, and how many there were in all.

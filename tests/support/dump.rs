@@ -6,7 +6,7 @@ use zip::CompressionMethod;
 use zip::write::{SimpleFileOptions, ZipWriter};
 
 use super::server::Server;
-use super::{capability, document, entry, md5, sha256};
+use super::{capability, document, entry, facts_of};
 
 /// A bitstream of a package, as its manifest describes it.
 #[derive(Clone)]
@@ -28,7 +28,7 @@ impl Item {
             uri: uri.to_owned(),
             path: format!("/resources/{name}"),
             bytes: bytes.to_vec(),
-            md: facts(bytes),
+            md: facts_of(bytes),
             lastmod: None,
             deflated: true,
         }
@@ -70,11 +70,6 @@ impl Item {
     pub fn in_list(&self) -> String {
         self.described("")
     }
-}
-
-/// Hash and length of bytes, as attributes.
-pub fn facts(bytes: &[u8]) -> String {
-    format!("hash=\"md5:{} sha-256:{}\" length=\"{}\"", md5(bytes), sha256(bytes), bytes.len())
 }
 
 /// A manifest.

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
+pub mod changes;
 pub mod dump;
 pub mod nginx;
 pub mod server;
@@ -61,9 +62,14 @@ pub fn entry(loc: &str, md: &str) -> String {
     format!("<url><loc>{loc}</loc><rs:md {md}/></url>\n")
 }
 
+/// Hash and length of bytes, as attributes.
+pub fn facts_of(bytes: &[u8]) -> String {
+    format!("hash=\"md5:{} sha-256:{}\" length=\"{}\"", md5(bytes), sha256(bytes), bytes.len())
+}
+
 /// An entry that says of these bytes what can be said.
 pub fn entry_of(loc: &str, bytes: &[u8]) -> String {
-    entry(loc, &format!("hash=\"md5:{} sha-256:{}\" length=\"{}\"", md5(bytes), sha256(bytes), bytes.len()))
+    entry(loc, &facts_of(bytes))
 }
 
 /// An entry of a Source Description or Capability List.
@@ -194,6 +200,24 @@ impl Mirror {
             assert!(began.elapsed() < Duration::from_secs(60), "{what} does not come: {status:#}");
             std::thread::sleep(Duration::from_millis(30));
         }
+    }
+
+    /// Refreshes, which must succeed.
+    pub fn refreshed(&self) -> String {
+        let output = self.refresh();
+        assert!(output.status.success(), "{}", text(&output));
+        text(&output)
+    }
+
+    /// The catalog, to be asked.
+    pub fn catalog(&self) -> rusqlite::Connection {
+        let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
+        rusqlite::Connection::open_with_flags(self.cache.join("catalog.db"), flags).expect("the catalog")
+    }
+
+    /// A number that the catalog gives.
+    pub fn count(&self, question: &str) -> i64 {
+        self.catalog().query_row(question, [], |row| row.get(0)).expect("a number")
     }
 
     pub fn refresh(&self) -> Output {

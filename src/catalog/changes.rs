@@ -1,0 +1,377 @@
+//! What a change does to the versions of a resource (core 12).
+//!
+//! A change is told from others by its resource, its kind and its time, or, where it has no time, by the
+//! digests that it gives. One that is in the tree already does nothing; one that is older than the change
+//! which made the current version becomes history.
+
+use rusqlite::{OptionalExtension, params};
+
+use super::packages::{Listed, Sameness};
+use super::transaction::{NOBODY, Transaction};
+use super::{CatalogError, Record};
+use crate::document::{Change, Hashes};
+use crate::path::SELF;
+
+type Result<T> = std::result::Result<T, CatalogError>;
+
+/// How a version came, or went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct How(i64);
+
+impl How {
+    /// Numbers below this one are of changes that the Source told of.
+    pub(super) const LISTED: i64 = 8;
+    const EXACT: i64 = 4;
+
+    /// A change that the Source told of; `exact` if it gave the change a time of its own.
+    #[must_use]
+    pub fn change(kind: Change, exact: bool) -> Self {
+        Self(Self::kind_number(kind) + if exact { Self::EXACT } else { 0 })
+    }
+
+    /// A difference between two editions of a list.
+    #[must_use]
+    pub fn listed(kind: Change) -> Self {
+        Self(Self::kind_number(kind) + Self::LISTED)
+    }
+
+    fn kind_number(kind: Change) -> i64 {
+        match kind {
+            Change::Created => 1,
+            Change::Updated => 2,
+            Change::Deleted => 3,
+        }
+    }
+
+    pub(super) fn of(number: Option<i64>) -> Option<Self> {
+        number.map(Self)
+    }
+
+    pub(super) fn number(self) -> i64 {
+        self.0
+    }
+
+    /// The nature of the change.
+    #[must_use]
+    pub fn kind(self) -> Change {
+        match self.0 & 3 {
+            1 => Change::Created,
+            2 => Change::Updated,
+            _ => Change::Deleted,
+        }
+    }
+
+    /// Whether the Source told of it, rather than two editions of a list.
+    #[must_use]
+    pub fn is_change(self) -> bool {
+        self.0 < Self::LISTED
+    }
+
+    /// Whether the change has a time of its own.
+    #[must_use]
+    pub fn is_exact(self) -> bool {
+        self.is_change() && self.0 & Self::EXACT != 0
+    }
+}
+
+/// What came of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changed {
+    /// A resource appeared.
+    Added,
+    /// A new version.
+    Updated,
+    /// A resource went.
+    Deleted,
+    /// The tree shows it already.
+    Known,
+    /// It is known, is not what the tree shows now, and may have happened again: only what follows it in its
+    /// list tells.
+    Stale,
+    /// It came late: a version that was superseded before it was known.
+    Past,
+    /// What went was never here.
+    Absent,
+}
+
+/// The current version of a resource, as far as a change is compared with it.
+struct Current {
+    id: i64,
+    begin: i64,
+    how: Option<How>,
+    hashes: Option<Vec<u8>>,
+    sameness: Sameness,
+    same_media: bool,
+    document: i64,
+}
+
+impl Transaction<'_> {
+    /// Brings one change into the tree. `record.begin` is its moment: its own time, or else the earliest at
+    /// which it can have happened. Versions from `fresh` on came in this same reading. `again` says that it
+    /// is no change that is known, whatever it looks like. Returns the version that it made, or that is known
+    /// to be its.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn change(
+        &mut self,
+        rset: i64,
+        directory: i64,
+        record: &Record,
+        how: How,
+        fresh: i64,
+        again: bool,
+    ) -> Result<(Changed, Option<i64>)> {
+        let found = self.resource(directory, record)?;
+        let current = match found {
+            Some((_, Some(version))) => Some(self.current_for(version, record)?),
+            _ => None,
+        };
+        let moment = record.begin.nanos();
+        if let Some((name, _)) = found
+            && !again
+            && let Some(known) = self.known(name, current.as_ref(), record, how, fresh)?
+        {
+            let stands = match how.kind() {
+                Change::Deleted => current.is_none(),
+                _ => current.as_ref().is_some_and(|current| Some(current.id) == known),
+            };
+            let stale = !stands && self.may_have_happened_again(name, current.as_ref(), moment, how)?;
+            return Ok((if stale { Changed::Stale } else { Changed::Known }, known));
+        }
+        let overtaken = match (&current, found) {
+            (Some(current), _) => current.how.is_some_and(How::is_exact) && moment < current.begin,
+            (None, Some((name, _))) => self.last_deletion(name)?.is_some_and(|last| moment < last),
+            (None, None) => false,
+        };
+        if how.kind() == Change::Deleted {
+            return match (found, current) {
+                (Some(_), Some(_)) if overtaken => Ok((Changed::Past, None)),
+                (Some((name, _)), Some(current)) => {
+                    let (parent, own): (i64, String) = self
+                        .connection()
+                        .prepare_cached("SELECT parent, name FROM name WHERE id = ?1")?
+                        .query_row([name], |row| Ok((row.get(0)?, row.get(1)?)))?;
+                    self.vanish(rset, (parent, &own), (name, current.id), record.begin, how)?;
+                    Ok((Changed::Deleted, None))
+                }
+                _ => Ok((Changed::Absent, None)),
+            };
+        }
+        if overtaken && let Some((name, _)) = found {
+            return Ok((Changed::Past, Some(self.insert_past(name, record, how)?)));
+        }
+        if let Some(current) = &current
+            && !current.how.is_some_and(How::is_change)
+            && current.sameness == Sameness::Same
+            && current.same_media
+        {
+            // A list told of it before the change did.
+            self.connection()
+                .prepare_cached(
+                    "UPDATE version SET change = ?2, begin = ?3, extra = ?4, came = COALESCE(came, ?5) WHERE id = ?1",
+                )?
+                .execute(params![current.id, how.number(), moment, record.extra, self.sync])?;
+            return Ok((Changed::Known, Some(current.id)));
+        }
+        let Some(spot) = self.spot(rset, directory, record)? else { return Ok((Changed::Absent, None)) };
+        let heir_of = match (&current, found) {
+            (Some(current), _) if current.sameness == Sameness::Same => Some(current.id),
+            (_, Some((name, _))) => self.same_bytes_before(name, record)?,
+            _ => None,
+        };
+        match (spot.row.and_then(|row| row.version.map(|version| (row.id, version))), current) {
+            (Some(known), Some(current)) => {
+                // Which list it is in, the change does not say; that list's next edition does.
+                let next = self.succeed(&spot, known, current.document, record, heir_of, how)?;
+                Ok((Changed::Updated, Some(next)))
+            }
+            _ => Ok((Changed::Added, Some(self.appear(rset, &spot, NOBODY, record, heir_of, how)?))),
+        }
+    }
+
+    /// The name of a resource that is, or was, in the tree, and its current version.
+    fn resource(&mut self, directory: i64, record: &Record) -> Result<Option<(i64, Option<i64>)>> {
+        let Some((name, above)) = record.path.names.split_last() else { return Ok(None) };
+        let Some(row) = self.find(directory, above, name)? else { return Ok(None) };
+        if row.version.is_some() {
+            return Ok(Some((row.id, row.version)));
+        }
+        let own = self.find(directory, &record.path.names, SELF)?;
+        Ok(match own {
+            Some(own) if own.version.is_some() || self.tree.is_live_directory(row) => Some((own.id, own.version)),
+            _ => Some((row.id, None)),
+        })
+    }
+
+    fn current_for(&self, version: i64, record: &Record) -> Result<Current> {
+        let media = record.media.as_deref();
+        Ok(self
+            .connection()
+            .prepare_cached(
+                "SELECT v.begin, v.change, v.hashes, CASE WHEN v.settled THEN NULL ELSE v.size END, v.mtime, v.dated,
+                        t.type, v.document FROM version v LEFT JOIN media t ON t.id = v.media WHERE v.id = ?1",
+            )?
+            .query_row([version], |row| {
+                let hashes: Option<Vec<u8>> = row.get(2)?;
+                let known = hashes.as_deref().map(Hashes::from_bytes).unwrap_or_default();
+                let facts = Listed {
+                    modified: (row.get::<_, u8>(5)? == 1).then_some(row.get(4)?),
+                    size: row.get::<_, Option<i64>>(3)?.map(i64::unsigned_abs),
+                    hashes: &known,
+                };
+                Ok(Current {
+                    id: version,
+                    begin: row.get(0)?,
+                    how: How::of(row.get(1)?),
+                    sameness: facts.compared_with(&Listed::of(record)),
+                    hashes,
+                    same_media: row.get::<_, Option<String>>(6)?.as_deref() == media || media.is_none(),
+                    document: row.get(7)?,
+                })
+            })?)
+    }
+
+    /// The version that a change made or ended, if the change is in the tree already.
+    fn known(
+        &self,
+        name: i64,
+        current: Option<&Current>,
+        record: &Record,
+        how: How,
+        fresh: i64,
+    ) -> Result<Option<Option<i64>>> {
+        let moment = record.begin.nanos();
+        if how.kind() == Change::Deleted {
+            if !how.is_exact() {
+                return Ok(None);
+            }
+            let known: Option<i64> = self
+                .connection()
+                .prepare_cached(
+                    "SELECT id FROM version WHERE name = ?1 AND until IS NOT NULL AND until = ?2 AND gone = ?3 LIMIT 1",
+                )?
+                .query_row(params![name, moment, how.number()], |row| row.get(0))
+                .optional()?;
+            return Ok(known.map(|_| None));
+        }
+        if how.is_exact() {
+            if let Some(current) = current.filter(|current| {
+                current.begin == moment && current.how == Some(how) && agree(current.hashes.as_deref(), &record.hashes)
+            }) {
+                return Ok(Some(Some(current.id)));
+            }
+            let mut statement = self.connection().prepare_cached(
+                "SELECT id, hashes FROM version WHERE name = ?1 AND begin = ?2 AND until IS NOT NULL AND change = ?3",
+            )?;
+            let mut rows = statement.query(params![name, moment, how.number()])?;
+            while let Some(row) = rows.next()? {
+                if agree(row.get::<_, Option<Vec<u8>>>(1)?.as_deref(), &record.hashes) {
+                    return Ok(Some(Some(row.get(0)?)));
+                }
+            }
+            return Ok(None);
+        }
+        if record.hashes.is_empty() {
+            let same = |current: &&Current| current.how == Some(how) && current.sameness == Sameness::Same;
+            return Ok(current.filter(same).filter(|current| current.id < fresh).map(|current| Some(current.id)));
+        }
+        let hashes = record.hashes.to_bytes();
+        if let Some(current) = current.filter(|current| {
+            current.id < fresh && current.how == Some(how) && current.hashes.as_ref() == Some(&hashes)
+        }) {
+            return Ok(Some(Some(current.id)));
+        }
+        let known: Option<i64> = self
+            .connection()
+            .prepare_cached(
+                "SELECT id FROM version WHERE name = ?1 AND until IS NOT NULL AND change = ?2 AND hashes = ?3 AND id < ?4
+                 ORDER BY id DESC LIMIT 1",
+            )?
+            .query_row(params![name, how.number(), hashes, fresh], |row| row.get(0))
+            .optional()?;
+        Ok(known.map(Some))
+    }
+
+    /// Whether a change that is known, and is not what the tree shows, may be another one that looks the same:
+    /// within one second, or where changes have no times.
+    fn may_have_happened_again(&self, name: i64, current: Option<&Current>, moment: i64, how: How) -> Result<bool> {
+        match current {
+            Some(Current { how: Some(shown), begin, .. }) if shown.is_change() => {
+                Ok(if how.is_exact() { shown.is_exact() && *begin == moment } else { !shown.is_exact() })
+            }
+            Some(_) => Ok(false),
+            None if how.is_exact() => Ok(self.last_deletion(name)? == Some(moment)),
+            None => {
+                let last: Option<i64> = self
+                    .connection()
+                    .prepare_cached(
+                        "SELECT gone FROM version WHERE name = ?1 AND until IS NOT NULL AND gone IS NOT NULL
+                         ORDER BY id DESC LIMIT 1",
+                    )?
+                    .query_row([name], |row| row.get(0))
+                    .optional()?;
+                Ok(How::of(last).is_some_and(|last| last.is_change() && !last.is_exact()))
+            }
+        }
+    }
+
+    fn last_deletion(&self, name: i64) -> Result<Option<i64>> {
+        Ok(self
+            .connection()
+            .prepare_cached("SELECT max(until) FROM version WHERE name = ?1 AND until IS NOT NULL AND gone = ?2")?
+            .query_row(params![name, How::change(Change::Deleted, true).number()], |row| row.get(0))?)
+    }
+
+    /// A version that was superseded before it was known: until the next one began, or the resource went.
+    fn insert_past(&mut self, name: i64, record: &Record, how: How) -> Result<i64> {
+        let until: Option<i64> = self
+            .connection()
+            .prepare_cached(
+                "SELECT min(moment) FROM (
+                     SELECT begin AS moment FROM version WHERE name = ?1 AND until IS NOT NULL AND begin > ?2
+                     UNION ALL SELECT until FROM version WHERE name = ?1 AND until IS NOT NULL AND until > ?2
+                     UNION ALL SELECT v.begin FROM name n JOIN version v ON v.id = n.version WHERE n.id = ?1 AND v.begin > ?2)",
+            )?
+            .query_row(params![name, record.begin.nanos()], |row| row.get(0))?;
+        let version = self.insert_version(name, NOBODY, record, None, how)?;
+        let until = until.unwrap_or(record.begin.nanos());
+        self.connection().prepare_cached("UPDATE version SET until = ?2 WHERE id = ?1")?.execute([version, until])?;
+        // The version before it ended when this one began.
+        self.connection()
+            .prepare_cached(
+                "UPDATE version SET until = ?2 WHERE name = ?1 AND until IS NOT NULL AND begin < ?2 AND until > ?2
+                 AND id != ?3 AND gone IS NULL",
+            )?
+            .execute(params![name, record.begin.nanos(), version])?;
+        Ok(version)
+    }
+
+    /// An earlier version of the same bytes, whose content is still here.
+    fn same_bytes_before(&self, name: i64, record: &Record) -> Result<Option<i64>> {
+        if record.hashes.is_empty() {
+            return Ok(None);
+        }
+        Ok(self
+            .connection()
+            .prepare_cached(
+                "SELECT id FROM version v WHERE name = ?1 AND until IS NOT NULL AND hashes = ?2
+                 AND (object IS NOT NULL OR EXISTS (SELECT 1 FROM member m WHERE m.version = v.id))
+                 ORDER BY id DESC LIMIT 1",
+            )?
+            .query_row(params![name, record.hashes.to_bytes()], |row| row.get(0))
+            .optional()?)
+    }
+
+    /// The number that the next version will have.
+    #[must_use]
+    pub fn next_version(&self) -> i64 {
+        self.next_version
+    }
+}
+
+/// Whether two sets of digests can be of the same bytes.
+fn agree(known: Option<&[u8]>, hashes: &Hashes) -> bool {
+    let known = known.map(Hashes::from_bytes).unwrap_or_default();
+    known.iter().all(|hash| hashes.get(hash.algorithm()).is_none_or(|other| other == hash))
+}

@@ -1,0 +1,257 @@
+//! What a set offers, the Change Lists and Change Dumps that are followed, and the syncs that changed something.
+
+use rusqlite::{Row, params};
+
+use super::reader::Reader;
+use super::transaction::Transaction;
+use super::writer::Writer;
+use super::{CatalogError, Changed};
+use crate::document::{Capability, Datetime};
+
+type Result<T> = std::result::Result<T, CatalogError>;
+
+/// A document that a set offers, as discovery found it last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// What it is.
+    pub capability: Capability,
+    /// Where it is.
+    pub url: String,
+}
+
+/// How far a Change List or a Change Dump has been followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Feed {
+    /// Where the Capability List says it is.
+    pub root: String,
+    /// `changelist` or `changedump`.
+    pub capability: Capability,
+    /// What is asked for now: an open list, an index, a dump.
+    pub url: String,
+    /// Of the edition of that from which all is in the tree.
+    pub etag: Option<String>,
+    /// As the server sent it.
+    pub last_modified: Option<String>,
+    /// Where to look when that is done or gone.
+    pub above: Option<String>,
+    /// Whether it is done: nothing will be added to it.
+    pub closed: bool,
+    /// All changes up to then are in the tree.
+    pub cursor: Option<Datetime>,
+    /// The list that was read last.
+    pub list: Option<String>,
+    /// How many of its entries are in the tree.
+    pub entries: u64,
+    /// What tells that they are still its first.
+    pub digest: Option<[u8; 32]>,
+    /// Why it could not be followed to its end.
+    pub failure: Option<String>,
+}
+
+impl Feed {
+    /// One that was never read.
+    #[must_use]
+    pub fn new(root: &str, capability: Capability) -> Self {
+        Self {
+            root: root.to_owned(),
+            capability,
+            url: root.to_owned(),
+            etag: None,
+            last_modified: None,
+            above: None,
+            closed: false,
+            cursor: None,
+            list: None,
+            entries: 0,
+            digest: None,
+            failure: None,
+        }
+    }
+}
+
+/// What a step did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Resources that appeared.
+    pub added: u64,
+    /// New versions.
+    pub updated: u64,
+    /// Resources that went.
+    pub deleted: u64,
+    /// Versions that were superseded before they were known.
+    pub past: u64,
+    /// Changes that were in the tree already.
+    pub known: u64,
+    /// Deletions of what was never here.
+    pub absent: u64,
+}
+
+impl Tally {
+    /// Counts what came of a change.
+    pub fn count(&mut self, changed: Changed) {
+        match changed {
+            Changed::Added => self.added += 1,
+            Changed::Updated => self.updated += 1,
+            Changed::Deleted => self.deleted += 1,
+            Changed::Past => self.past += 1,
+            Changed::Known | Changed::Stale => self.known += 1,
+            Changed::Absent => self.absent += 1,
+        }
+    }
+
+    /// Whether the step left nothing as it was.
+    #[must_use]
+    pub fn changed(&self) -> bool {
+        self.added + self.updated + self.deleted + self.past > 0
+    }
+}
+
+const FEED: &str = "root, capability, url, etag, last_modified, above, cursor, list, entries, digest, failure, closed";
+
+fn feed(row: &Row<'_>) -> rusqlite::Result<Feed> {
+    let capability: String = row.get(1)?;
+    Ok(Feed {
+        root: row.get(0)?,
+        capability: Capability::from_name(&capability).unwrap_or(Capability::ChangeList),
+        url: row.get(2)?,
+        etag: row.get(3)?,
+        last_modified: row.get(4)?,
+        above: row.get(5)?,
+        cursor: row.get::<_, Option<i64>>(6)?.map(Datetime::from_nanos),
+        list: row.get(7)?,
+        entries: row.get::<_, i64>(8)?.unsigned_abs(),
+        digest: row.get(9)?,
+        failure: row.get(10)?,
+        closed: row.get(11)?,
+    })
+}
+
+impl Reader {
+    /// What a set offers.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn offers(&self, rset: i64) -> Result<Vec<Offer>> {
+        let mut statement = self.connection().prepare_cached("SELECT capability, url FROM offer WHERE rset = ?1")?;
+        let rows = statement.query_map([rset], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?;
+        let mut offers = Vec::new();
+        for row in rows {
+            let (name, url) = row?;
+            offers.extend(Capability::from_name(&name).map(|capability| Offer { capability, url }));
+        }
+        Ok(offers)
+    }
+
+    /// The Change Lists and Change Dumps of a set that are followed.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn feeds(&self, rset: i64) -> Result<Vec<Feed>> {
+        let mut statement =
+            self.connection().prepare_cached(&format!("SELECT {FEED} FROM feed WHERE rset = ?1 ORDER BY root"))?;
+        let rows = statement.query_map([rset], feed)?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+}
+
+impl Writer {
+    /// Keeps what a set offers, if that is not what was known.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn keep_offers(&mut self, rset: i64, offers: &[Offer]) -> Result<()> {
+        let known = {
+            let readers = self.readers();
+            readers.ask(|reader| reader.offers(rset))?
+        };
+        if known.len() == offers.len() && offers.iter().all(|offer| known.contains(offer)) {
+            return Ok(());
+        }
+        let transaction = self.begin(true)?;
+        transaction.connection().execute("DELETE FROM offer WHERE rset = ?1", [rset])?;
+        for offer in offers {
+            transaction.connection().execute(
+                "INSERT OR IGNORE INTO offer (rset, capability, url) VALUES (?1, ?2, ?3)",
+                params![rset, offer.capability.name(), offer.url],
+            )?;
+        }
+        transaction.commit()?;
+        Ok(())
+    }
+}
+
+impl Transaction<'_> {
+    /// Says that this step is a sync of its set, which the log is to tell of.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn begin_sync(&mut self) -> Result<()> {
+        let last: i64 = self.connection().query_row("SELECT COALESCE(max(id), 0) FROM sync", [], |row| row.get(0))?;
+        self.sync = Some(last + 1);
+        Ok(())
+    }
+
+    /// Notes what the sync of this step did, and from what.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn end_sync(&self, rset: i64, how: &str, tally: &Tally) -> Result<()> {
+        let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        let last = || self.connection().query_row("SELECT COALESCE(max(id), 0) + 1 FROM sync", [], |row| row.get(0));
+        let id: i64 = self.sync.map_or_else(last, Ok)?;
+        self.connection().execute(
+            "INSERT INTO sync (id, rset, time, how, added, updated, deleted) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            params![
+                id,
+                rset,
+                Datetime::now().nanos(),
+                how,
+                number(tally.added),
+                number(tally.updated + tally.past),
+                number(tally.deleted)
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// Keeps how far a Change List or Change Dump was followed.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn put_feed(&self, rset: i64, feed: &Feed) -> Result<()> {
+        self.connection()
+            .prepare_cached(
+                "INSERT OR REPLACE INTO feed (rset, root, capability, url, etag, last_modified, above, cursor, list,
+                     entries, digest, failure, closed) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+            )?
+            .execute(params![
+                rset,
+                feed.root,
+                feed.capability.name(),
+                feed.url,
+                feed.etag,
+                feed.last_modified,
+                feed.above,
+                feed.cursor.map(Datetime::nanos),
+                feed.list,
+                i64::try_from(feed.entries).unwrap_or(i64::MAX),
+                feed.digest.as_ref().map(<[u8; 32]>::as_slice),
+                feed.failure,
+                feed.closed
+            ])?;
+        Ok(())
+    }
+
+    /// Forgets the feeds of a set that are at none of these roots.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn forget_feeds(&self, rset: i64, roots: &[String]) -> Result<()> {
+        let roots = serde_json::to_string(roots).unwrap_or_else(|_| "[]".to_owned());
+        self.connection().execute(
+            "DELETE FROM feed WHERE rset = ?1 AND root NOT IN (SELECT value FROM json_each(?2))",
+            params![rset, roots],
+        )?;
+        Ok(())
+    }
+}

@@ -1,0 +1,204 @@
+//! `resourcesync log`: the versions of one resource, or what changed in a mount.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::net::unix::OwnedWriteHalf;
+
+use super::messages::{ChangeEntry, Request, Response, SyncEntry, VersionEntry};
+use super::{Done, Stop, control, exit, show};
+use crate::document::Datetime;
+use crate::sync::Engine;
+
+pub(super) fn run(path: &Path, since: Option<&str>, json: bool) -> Done {
+    let since = since.map(moment).transpose()?.map(|moment| moment.to_string());
+    let (mounted, below) = control::place_once(path)?;
+    let mut told = Told { json, entries: 0 };
+    control::ask(&mounted.directory, &Request::Log { path: below, since }, |response| match response {
+        Response::Sync(sync) => told.entry(sync, &sync_text(sync)),
+        Response::Version(version) => told.entry(version, &version_text(version)),
+        _ => {}
+    })?;
+    told.end();
+    Ok(())
+}
+
+/// Prints entries as they come.
+struct Told {
+    json: bool,
+    entries: u64,
+}
+
+impl Told {
+    fn entry(&mut self, entry: &impl serde::Serialize, text: &str) {
+        if self.json {
+            let text = serde_json::to_string(entry).unwrap_or_default();
+            print!("{}{text}", if self.entries == 0 { "[" } else { ",\n " });
+        } else {
+            print!("{text}");
+        }
+        self.entries += 1;
+    }
+
+    fn end(&self) {
+        match (self.json, self.entries) {
+            (true, 0) => println!("[]"),
+            (true, _) => println!("]"),
+            (false, 0) => println!("nothing has changed in that time"),
+            (false, _) => {}
+        }
+    }
+}
+
+fn sync_text(sync: &SyncEntry) -> String {
+    let counts = [(sync.added, "added"), (sync.updated, "updated"), (sync.deleted, "deleted")];
+    let counts: Vec<String> = counts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, word)| format!("{} {word}", show::count(*count)))
+        .collect();
+    let mut text = format!("{}  {}\n", show::bold(&sync.time), format_args!("{}: {}", sync.from, counts.join(", ")));
+    for change in &sync.changes {
+        let (letter, colour) = match change.change.as_str() {
+            "created" => ("A", "32"),
+            "updated" => ("M", "33"),
+            _ => ("D", "31"),
+        };
+        text.push_str(&format!(
+            "  {}  {}  {}\n",
+            show::paint(colour, letter),
+            change.path,
+            show::dim(&change.datetime)
+        ));
+    }
+    text
+}
+
+fn version_text(version: &VersionEntry) -> String {
+    let mut facts = vec![version.change.clone().unwrap_or_else(|| "listed".to_owned())];
+    facts.push(version.size.map_or_else(|| "size not known".to_owned(), show::size));
+    facts.push(match (&version.until, version.deleted) {
+        (None, _) => "in force".to_owned(),
+        (Some(until), false) => format!("superseded {until}"),
+        (Some(until), true) => format!("deleted {until}"),
+    });
+    facts.push(if version.cached { "cached" } else { "not cached" }.to_owned());
+    facts.extend(version.hash.clone());
+    format!("{}  {}\n", show::bold(&version.begin), facts.join(", "))
+}
+
+/// A W3C datetime, or so long ago: `90s`, `15m`, `2h`, `3d`, `1w`.
+fn moment(text: &str) -> Result<Datetime, Stop> {
+    if let Ok((moment, _)) = Datetime::parse(text) {
+        return Ok(moment);
+    }
+    let span = text.trim().trim_end_matches("ago").trim_end();
+    let number = span.trim_end_matches(|c: char| c.is_ascii_alphabetic()).trim_end();
+    let seconds = match span[number.len()..].trim_start() {
+        "s" | "second" | "seconds" => Some(1),
+        "m" | "minute" | "minutes" => Some(60),
+        "h" | "hour" | "hours" => Some(3600),
+        "d" | "day" | "days" => Some(86_400),
+        "w" | "week" | "weeks" => Some(604_800),
+        _ => None,
+    };
+    let span = number
+        .parse::<i64>()
+        .ok()
+        .zip(seconds)
+        .and_then(|(number, seconds)| number.checked_mul(seconds)?.checked_mul(1_000_000_000));
+    let moment = span.and_then(|span| Datetime::now().nanos().checked_sub(span));
+    moment.map(Datetime::from_nanos).ok_or_else(|| {
+        let error = format!("{text:?} is no time: give 2026-03-01, 2026-03-01T12:00:00Z, or 15m, 2h, 3d");
+        Stop::new(exit::USAGE, error)
+    })
+}
+
+/// The most changes that are told of one sync.
+const MOST_CHANGES: usize = 1_000_000;
+
+/// Answers for the daemon.
+pub(super) async fn tell(engine: &Arc<Engine>, path: &str, since: Option<&str>, to: &mut OwnedWriteHalf) -> Response {
+    match entries(engine, path, since, to).await {
+        Ok(()) => Response::Done { text: String::new() },
+        Err(error) => Response::Failed { error },
+    }
+}
+
+async fn entries(engine: &Arc<Engine>, path: &str, since: Option<&str>, to: &mut OwnedWriteHalf) -> Result<(), String> {
+    let failed = |error: crate::catalog::CatalogError| error.to_string();
+    let since = since.and_then(|text| Datetime::parse(text).ok()).map(|(moment, _)| moment);
+    let readers = Arc::clone(engine.readers());
+    let Some(name) = readers.ask(|reader| reader.find_ever(path)).map_err(failed)? else {
+        return Err(format!("{path}: nothing of that name is, or was, in the mirror"));
+    };
+    let versions = match path.is_empty() {
+        true => Vec::new(),
+        false => readers.ask(|reader| reader.versions_of(name)).map_err(failed)?,
+    };
+    let text = |moment: Datetime| moment.to_string();
+    if !versions.is_empty() {
+        for version in versions.into_iter().filter(|version| since.is_none_or(|since| version.begin >= since)) {
+            let entry = VersionEntry {
+                change: version.how.map(|how| how.kind().name().to_owned()),
+                begin: text(version.begin),
+                until: version.until.map(text),
+                deleted: version.gone,
+                size: version.size,
+                hash: version.hashes.strongest().map(ToString::to_string),
+                cached: version.here,
+            };
+            control::say(to, &Response::Version(entry)).await;
+        }
+        return Ok(());
+    }
+    for sync in readers.ask(|reader| reader.syncs(since)).map_err(failed)? {
+        let reading = Arc::clone(&readers);
+        let changes = tokio::task::spawn_blocking(move || {
+            let mut changes = Vec::new();
+            reading.ask(|reader| {
+                reader.changes_of(sync.id, name, |change| {
+                    if changes.len() < MOST_CHANGES {
+                        changes.push(ChangeEntry {
+                            change: change.kind.name().to_owned(),
+                            path: change.path,
+                            datetime: change.moment.to_string(),
+                        });
+                    }
+                })
+            })?;
+            Ok(changes)
+        });
+        let changes = changes.await.map_err(|error| error.to_string())?.map_err(failed)?;
+        if changes.is_empty() && !path.is_empty() {
+            continue;
+        }
+        let entry = SyncEntry {
+            time: text(sync.time),
+            from: sync.how,
+            added: sync.added,
+            updated: sync.updated,
+            deleted: sync.deleted,
+            changes,
+        };
+        control::say(to, &Response::Sync(entry)).await;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_a_datetime_or_so_long_ago() {
+        for text in ["2026-03-01", "2026-03-01T12:00:00Z", "90s", "15m", "2h", "3d", "1w", "2 hours ago", "1 day"] {
+            assert!(moment(text).is_ok(), "{text}");
+        }
+        for text in ["", "yesterday", "-", "h", "99999999999999999999d", "3x", "9223372036854775807w"] {
+            assert!(moment(text).is_err(), "{text}");
+        }
+        let hour = moment("1h").unwrap_or_else(|stop| panic!("{}", stop.message)).nanos();
+        assert!((Datetime::now().nanos() - hour - 3_600_000_000_000).abs() < 5_000_000_000);
+    }
+}

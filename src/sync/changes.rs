@@ -1,0 +1,431 @@
+//! From Change Lists and Change Dumps to the tree (core 12, 13).
+//!
+//! First every document is brought here, then all of them are applied in one step. Where both kinds are
+//! offered, what is missing is taken from packages if that costs less than asking for each resource; the
+//! Change List goes on from where they end, and what both tell counts once.
+//!
+//! The cursor of a feed passes a document only when all of it is in the tree.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::dumps::{self, Attacher, Fresh, Packed};
+use super::feeds::{self, Chain, Followed};
+use super::lists::{self, Spooled};
+use super::order::{self, Survey};
+use super::status::Status;
+use super::{Engine, SeedFrom, Summary, SyncError};
+use crate::catalog::{CatalogError, Changed, Changes, Feed, How, Record, SetRow, SetState, Tally, Transaction, Writer};
+use crate::document::{Capability, Change, Datetime, Entry, Facts, Warnings};
+use crate::path::Mapper;
+use crate::source::{FoundSet, SourceError};
+use crate::store::Store;
+
+/// What a request costs, in bytes that could come in its stead.
+const REQUEST: u64 = 16 << 10;
+/// Below so many changes nobody looks whether packages would cost less.
+const WORTH_A_LOOK: u64 = 16;
+
+/// What following the changes of a set came to.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// The Source offers no list of changes that can be read.
+    NoFeed,
+    /// There is nothing new.
+    Unchanged,
+    /// Changes were applied.
+    Applied(Summary),
+    /// Changes were applied, and others are missing before them.
+    Gap(Summary),
+}
+
+/// What is left of a feed to be applied.
+struct Left {
+    feed: Feed,
+    documents: Vec<(Spooled, Survey)>,
+    failure: Option<SourceError>,
+    hole: Option<(Option<Datetime>, Datetime)>,
+}
+
+/// Brings a set in step with what its Source says has changed.
+///
+/// `afresh` reads what there is even if it has not changed: the tree has.
+pub(super) async fn bring(
+    engine: &Arc<Engine>,
+    set: &SetRow,
+    found: &FoundSet,
+    afresh: bool,
+) -> Result<Outcome, SyncError> {
+    let lists = found.urls(Capability::ChangeList);
+    let dumps = found.urls(Capability::ChangeDump);
+    let (capability, roots) =
+        if lists.is_empty() { (Capability::ChangeDump, &dumps) } else { (Capability::ChangeList, &lists) };
+    if roots.is_empty() {
+        return Ok(Outcome::NoFeed);
+    }
+    engine.status().phase("reading changes");
+    let known = engine.readers.ask(|reader| reader.feeds(set.id))?;
+    let covered = set.cursor.max(set.at);
+    let mut left = Vec::new();
+    let (mut errors, mut unchanged, mut gone) = (Vec::new(), 0, 0);
+    for root in roots {
+        let feed = known.iter().find(|feed| feed.root == *root).cloned();
+        let feed = feed.unwrap_or_else(|| Feed::new(root, capability));
+        match feeds::follow(engine, &feed, covered, afresh || feed.failure.is_some()).await {
+            Ok(Followed::Unchanged) => unchanged += 1,
+            Ok(Followed::Changed(chain)) => left.push(survey(*chain, set.cursor).await?),
+            Err(error) if feeds::is_gone(&error) => {
+                engine.status().warning(&format!("{error}; what it would tell of is found by reading the lists again"));
+                gone += 1;
+            }
+            Err(error) => errors.push(error),
+        }
+    }
+    if left.is_empty() {
+        return match errors.into_iter().next() {
+            Some(error) => Err(error.into()),
+            None if unchanged > 0 => Ok(Outcome::Unchanged),
+            None => Ok(Outcome::NoFeed),
+        };
+    }
+    errors.iter().for_each(|error| engine.status().error(&error.to_string()));
+    let mut plan = match capability {
+        Capability::ChangeDump => unpack(engine, set, left).await?,
+        _ => {
+            let choice = choose(engine, set, &dumps, covered, &left).await?;
+            Plan { packages: choice.packages, left, how: choice.how, why: choice.why }
+        }
+    };
+    plan.left.iter_mut().filter_map(|left| left.failure.as_ref()).for_each(|error| {
+        engine.status().error(&format!("{error}; changes after that wait until it can be read"));
+    });
+    engine.status().phase("applying");
+    let (mapper, status, store) = (Arc::clone(&engine.mapper), Arc::clone(engine.status()), Arc::clone(&engine.store));
+    let own = set.clone();
+    let partial = !errors.is_empty() || gone > 0;
+    let roots = roots.clone();
+    let (mut summary, fresh, gap) =
+        engine.ledger.step(move |writer| apply(writer, &mapper, &status, &store, &own, plan, &roots)).await?;
+    summary.partial |= partial;
+    fresh.into_iter().for_each(|fresh| engine.look_at(fresh));
+    Ok(if gap { Outcome::Gap(summary) } else { Outcome::Applied(summary) })
+}
+
+async fn survey(chain: Chain, floor: Option<Datetime>) -> Result<Left, SyncError> {
+    let Chain { documents, feed, failure, hole } = chain;
+    let own = feed.clone();
+    let documents = surveyed(documents, own, floor).await?;
+    Ok(Left { feed, documents, failure, hole })
+}
+
+async fn surveyed(
+    documents: Vec<Spooled>,
+    feed: Feed,
+    floor: Option<Datetime>,
+) -> Result<Vec<(Spooled, Survey)>, SyncError> {
+    let looked = tokio::task::spawn_blocking(move || {
+        let survey = |document: Spooled| {
+            let survey = order::survey(&document, &feed, floor)?;
+            Ok((document, survey))
+        };
+        documents.into_iter().map(survey).collect::<std::io::Result<Vec<_>>>()
+    });
+    looked
+        .await
+        .map_err(|error| SyncError::Cache(error.to_string()))?
+        .map_err(|error| SyncError::Cache(error.to_string()))
+}
+
+/// What one step applies.
+struct Plan {
+    /// Manifests of packages, that come before all else.
+    packages: Vec<(Spooled, Survey)>,
+    left: Vec<Left>,
+    /// `changelist` or `changedump`, and why from that.
+    how: &'static str,
+    why: String,
+}
+
+/// Where what is missing is taken from.
+struct Choice {
+    packages: Vec<(Spooled, Survey)>,
+    how: &'static str,
+    why: String,
+}
+
+/// Decides whether packages are read before the Change List.
+async fn choose(
+    engine: &Arc<Engine>,
+    set: &SetRow,
+    dumps: &[String],
+    covered: Option<Datetime>,
+    left: &[Left],
+) -> Result<Choice, SyncError> {
+    let list = |why: String| Choice { packages: Vec::new(), how: "changelist", why };
+    let documents = || left.iter().flat_map(|left| &left.documents);
+    let changes: u64 = documents().map(|(_, survey)| survey.left()).sum();
+    let bytes: u64 = documents().map(|(_, survey)| survey.bytes).sum();
+    if dumps.is_empty() {
+        return Ok(list("the Source offers no Change Dump".to_owned()));
+    }
+    if engine.config.seed == SeedFrom::List {
+        return Ok(list("seed=list leaves Change Dumps alone".to_owned()));
+    }
+    if changes < WORTH_A_LOOK && engine.config.seed != SeedFrom::Dump {
+        return Ok(list(format!("{changes} changes are not worth a look at the Change Dump")));
+    }
+    let cursor = left.iter().filter_map(|left| left.feed.cursor).min().max(covered);
+    let mut packed = Packed::default();
+    for root in dumps {
+        let feed = Feed { cursor, ..Feed::new(root, Capability::ChangeDump) };
+        match feeds::follow(engine, &feed, covered, true).await {
+            Ok(Followed::Changed(chain)) if chain.failure.is_none() => {
+                packed.extend(dumps::packages_since(engine, set, chain.documents, cursor).await?);
+            }
+            Ok(Followed::Changed(chain)) => packed.failed.extend(chain.failure),
+            Ok(Followed::Unchanged) => {}
+            Err(error) => packed.failed.push(error),
+        }
+    }
+    if let Some(error) = packed.failed.first() {
+        return Ok(list(format!("the Change Dump cannot be used: {error}")));
+    }
+    let reaches = |from: Option<Datetime>| from.zip(cursor).is_none_or(|(from, cursor)| from <= cursor);
+    if packed.packages.is_empty() || !packed.packages.first().is_some_and(|first| reaches(first.from)) {
+        return Ok(list("the Change Dump does not reach back to where this mirror is".to_owned()));
+    }
+    let by_list = bytes.saturating_add(changes.saturating_mul(REQUEST));
+    let by_dump = packed.bytes().saturating_add(2 * REQUEST * packed.packages.len() as u64);
+    let costs = format!(
+        "{changes} changes would cost {} KiB by themselves, and {} KiB in {} packages",
+        by_list >> 10,
+        by_dump >> 10,
+        packed.packages.len()
+    );
+    if by_dump > by_list && engine.config.seed != SeedFrom::Dump {
+        return Ok(list(costs));
+    }
+    let manifests = dumps::manifests_of_changes(engine, packed).await?;
+    if let Some(error) = manifests.failed.first() {
+        engine.status().warning(&format!("{error}; its changes come by the Change List"));
+        return Ok(list(format!("the Change Dump cannot be used: {error}")));
+    }
+    let feed = Feed::new("", Capability::ChangeDump);
+    let packages = surveyed(manifests.read, feed, set.cursor).await?;
+    Ok(Choice { packages, how: "changedump", why: costs })
+}
+
+/// Turns documents that list packages into the manifests of those packages.
+async fn unpack(engine: &Arc<Engine>, set: &SetRow, left: Vec<Left>) -> Result<Plan, SyncError> {
+    let mut unpacked = Vec::new();
+    for mut one in left {
+        let documents: Vec<Spooled> = one.documents.drain(..).map(|(document, _)| document).collect();
+        let until = documents.last().and_then(|document| document.about.until);
+        let since = one.feed.cursor.max(set.cursor);
+        let packed = dumps::packages_since(engine, set, documents, since).await?;
+        one.failure = one.failure.or_else(|| packed.failed.first().cloned());
+        let manifests = dumps::manifests_of_changes(engine, packed).await?;
+        one.failure = one.failure.or_else(|| manifests.failed.first().cloned());
+        if one.failure.is_some() {
+            (one.feed.etag, one.feed.last_modified) = (None, None);
+        } else {
+            // When all its packages are in, so is all of its interval.
+            one.feed.cursor = one.feed.cursor.max(until);
+        }
+        one.documents = surveyed(manifests.read, one.feed.clone(), set.cursor).await?;
+        unpacked.push(one);
+    }
+    let why = "the Source offers no Change List".to_owned();
+    Ok(Plan { packages: Vec::new(), left: unpacked, how: "changedump", why })
+}
+
+/// Applies documents in one step.
+fn apply(
+    writer: &mut Writer,
+    mapper: &Mapper,
+    status: &Status,
+    store: &Store,
+    set: &SetRow,
+    plan: Plan,
+    roots: &[String],
+) -> Result<((Summary, Vec<Fresh>, bool), Changes), CatalogError> {
+    let mut transaction = writer.begin(true)?;
+    transaction.begin_sync()?;
+    let mut step = Step {
+        first: transaction.next_version(),
+        transaction: &mut transaction,
+        mapper,
+        status,
+        store,
+        set,
+        tally: Tally::default(),
+        fresh: Vec::new(),
+    };
+    let mut summary = Summary::default();
+    for (document, survey) in &plan.packages {
+        // What breaks off here, the list tells of.
+        step.document(document, survey)?;
+    }
+    let mut feeds = Vec::new();
+    let mut gap = None;
+    for Left { mut feed, documents, failure, hole } in plan.left {
+        let mut failure = failure.map(|error| error.to_string());
+        for (document, survey) in &documents {
+            let end = step.document(document, survey)?;
+            feed.list = Some(document.row.url.clone());
+            (feed.entries, feed.digest) = (survey.entries, Some(survey.digest));
+            if hole.is_none() {
+                feed.cursor = [feed.cursor, document.about.from, end.last].into_iter().max().flatten();
+            }
+            if let Some(why) = end.broken {
+                failure = Some(why);
+                break;
+            }
+            if hole.is_none() {
+                feed.cursor = feed.cursor.max(document.about.until);
+            }
+        }
+        if failure.is_some() {
+            (feed.etag, feed.last_modified) = (None, None);
+            summary.partial = true;
+        }
+        feed.failure = failure;
+        gap = gap.or(hole);
+        feeds.push(feed);
+    }
+    let Step { tally, fresh, .. } = step;
+    for feed in &feeds {
+        transaction.put_feed(set.id, feed)?;
+    }
+    transaction.forget_feeds(set.id, roots)?;
+    let state = match (gap, set.state) {
+        (Some((covered, from)), SetState::Complete | SetState::Gap) => {
+            status.warning(&format!(
+                "{}: its changes begin at {from}, after what the tree was made from ({}); a newer list or dump will close the gap",
+                set.key,
+                covered.map_or_else(|| "of no known time".to_owned(), |covered| covered.to_string())
+            ));
+            SetState::Gap
+        }
+        (None, SetState::Gap) => SetState::Complete,
+        (_, state) => state,
+    };
+    transaction.followed(set.id, state, plan.how, &plan.why)?;
+    if tally.changed() {
+        transaction.end_sync(set.id, plan.how, &tally)?;
+    }
+    summary.added = tally.added;
+    summary.updated = tally.updated;
+    summary.deleted = tally.deleted;
+    summary.unchanged = tally.known;
+    let changes = transaction.commit()?;
+    Ok(((summary, fresh, gap.is_some()), changes))
+}
+
+/// Where the reading of one document ended.
+struct End {
+    /// The time of its newest change.
+    last: Option<Datetime>,
+    broken: Option<String>,
+}
+
+struct Step<'s, 'w> {
+    transaction: &'s mut Transaction<'w>,
+    mapper: &'s Mapper,
+    status: &'s Status,
+    store: &'s Store,
+    set: &'s SetRow,
+    /// The number of the first version that this step makes.
+    first: i64,
+    tally: Tally,
+    fresh: Vec<Fresh>,
+}
+
+impl Step<'_, '_> {
+    /// Applies one document.
+    fn document(&mut self, document: &Spooled, survey: &Survey) -> Result<End, CatalogError> {
+        let mut attacher = match document.package.as_ref().map(Attacher::new).transpose() {
+            Ok(attacher) => attacher,
+            Err(error) => {
+                self.status.error(&error.to_string());
+                None
+            }
+        };
+        let mut warnings = Warnings::default();
+        let before = self.tally;
+        let mut last = None;
+        // Of a change without a time it is only known that it came after the one before it.
+        let mut earliest = document.about.from.or(self.set.cursor);
+        let mut stale: HashMap<String, (Record, How)> = HashMap::new();
+        let mut number = 0_u64;
+        let broken = order::each(document, survey, self.store, &mut warnings, |entry, warnings| {
+            number += 1;
+            if number.is_multiple_of(1000) {
+                self.status.update(|progress| progress.entries += 1000);
+            }
+            let facts = Facts::of_entry(&entry, warnings);
+            let own = facts.datetime.or(facts.lastmod.filter(|_| survey.by_lastmod));
+            let moment = own.or(earliest).or(facts.lastmod).unwrap_or_else(Datetime::now);
+            let Some((record, how)) = self.record(document, &entry, &facts, moment, own.is_some(), warnings) else {
+                return Ok(());
+            };
+            if own.is_some() {
+                (last, earliest) = (last.max(own), earliest.max(own));
+            }
+            let (changed, version) = self.change(&record, how, false)?;
+            match changed {
+                Changed::Stale => drop(stale.insert(record.uri.clone(), (record.clone(), how))),
+                _ => drop(stale.remove(&record.uri)),
+            }
+            self.tally.count(changed);
+            if let (Some(attacher), Some(version)) = (&mut attacher, version) {
+                attacher.give_change(self.transaction, &entry, &record, version)?;
+            }
+            Ok::<(), CatalogError>(())
+        })?;
+        self.status.update(|progress| progress.entries += number % 1000);
+        // What a list says last of a resource is so, however often it was so before.
+        for (record, how) in stale.into_values() {
+            let (changed, _) = self.change(&record, how, true)?;
+            self.tally.count(changed);
+        }
+        for warning in warnings.lines() {
+            self.status.warning(&format!("{}: {warning}", document.row.url));
+        }
+        let absent = self.tally.absent - before.absent;
+        if absent > 0 && self.tally.known == before.known {
+            tracing::info!(url = document.row.url, absent, "deletions of what was never here");
+        }
+        if let Some(attacher) = attacher {
+            self.fresh.push(attacher.finish(self.transaction, self.status)?);
+        }
+        let broken = broken.map(|broken| format!("{}: {broken}", document.row.url));
+        if let Some(why) = &broken {
+            self.status.error(&format!("{why}; the changes before that are in the tree"));
+        }
+        Ok(End { last, broken })
+    }
+
+    /// What an entry says happened; `None`, with a warning, if nothing can be made of it.
+    fn record(
+        &self,
+        document: &Spooled,
+        entry: &Entry,
+        facts: &Facts,
+        moment: Datetime,
+        exact: bool,
+        warnings: &mut Warnings,
+    ) -> Option<(Record, How)> {
+        let mut record = lists::record(self.mapper, &document.base, entry, facts, moment, warnings)?;
+        record.begin = moment;
+        let kind = facts.change.unwrap_or_else(|| {
+            warnings.push(entry.line, "an entry that does not say what changed; taken as updated");
+            Change::Updated
+        });
+        Some((record, How::change(kind, exact)))
+    }
+
+    fn change(&mut self, record: &Record, how: How, again: bool) -> Result<(Changed, Option<i64>), CatalogError> {
+        self.transaction.change(self.set.id, self.set.directory, record, how, self.first, again)
+    }
+}

@@ -1,0 +1,291 @@
+//! Which documents tell what has changed since the last time (core 12.1, 12.2, 13.1).
+//!
+//! An open list is polled alone. One that is closed, or gone, leads to its index, else to its Capability
+//! List, and so to what follows it. Of an index only those lists are read that cover what is missing. What
+//! is between two lists is noticed, and so is a list that does not reach back to where we are.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+
+use super::Engine;
+use super::lists::{Bringer, Got, Part, Spooled};
+use crate::catalog::{DocumentRow, Feed};
+use crate::document::Datetime;
+use crate::source::{SourceError, Trouble};
+
+/// How often a closed or missing document leads on to another, in one sync.
+const MOST_HOPS: usize = 12;
+/// How many lists of an index are asked for at once.
+const AT_ONCE: usize = 4;
+
+/// What has to be read to be in step.
+#[derive(Debug)]
+pub(super) struct Chain {
+    /// Lists, or documents that list packages, from the oldest to the newest.
+    pub(super) documents: Vec<Spooled>,
+    /// Where to go on the next time, once all of them are in the tree.
+    pub(super) feed: Feed,
+    /// Why it ends before it should.
+    pub(super) failure: Option<SourceError>,
+    /// Between what is in the tree and the first document, or between two of them, changes may be missing:
+    /// from then, until then.
+    pub(super) hole: Option<(Option<Datetime>, Datetime)>,
+}
+
+/// What following a feed came to.
+#[derive(Debug)]
+pub(super) enum Followed {
+    /// There is nothing new.
+    Unchanged,
+    /// This is to be read.
+    Changed(Box<Chain>),
+}
+
+/// Follows one feed from where it was left. All changes up to `covered` are in the tree. `afresh` reads it
+/// even if it has not changed.
+pub(super) async fn follow(
+    engine: &Arc<Engine>,
+    feed: &Feed,
+    covered: Option<Datetime>,
+    afresh: bool,
+) -> Result<Followed, SourceError> {
+    let mut walk = Walk {
+        engine,
+        bringer: engine.bringer(feed.capability),
+        covered: feed.cursor.max(covered),
+        feed: feed.clone(),
+        documents: Vec::new(),
+        visited: HashSet::new(),
+        failure: None,
+    };
+    match walk.run(afresh).await? {
+        false => Ok(Followed::Unchanged),
+        true => Ok(Followed::Changed(Box::new(walk.finish()))),
+    }
+}
+
+struct Walk<'e> {
+    engine: &'e Arc<Engine>,
+    bringer: Bringer,
+    covered: Option<Datetime>,
+    feed: Feed,
+    documents: Vec<Spooled>,
+    visited: HashSet<String>,
+    failure: Option<SourceError>,
+}
+
+/// Where a document leads that is done, or gone.
+enum Lead {
+    /// To a list of changes, or an index of such.
+    Feed(String),
+    /// To an index, or to the Capability List.
+    Above(String),
+}
+
+/// What is asked for, with the validators that are known of it.
+fn conditional(feed: &Feed) -> DocumentRow {
+    DocumentRow {
+        id: 0,
+        url: feed.url.clone(),
+        etag: feed.etag.clone(),
+        last_modified: feed.last_modified.clone(),
+        at: None,
+        part: false,
+        entries: 0,
+        package: None,
+    }
+}
+
+/// Whether a server says that something is not there, rather than that it is ill.
+pub(super) fn is_gone(error: &SourceError) -> bool {
+    matches!(error.trouble, Trouble::Status { code: 404 | 410, .. } | Trouble::Nowhere(_))
+}
+
+impl Walk<'_> {
+    /// Reads what is to be read; false if nothing has changed.
+    async fn run(&mut self, afresh: bool) -> Result<bool, SourceError> {
+        let mut url = self.feed.url.clone();
+        let mut known = Some(conditional(&self.feed)).filter(|_| !afresh);
+        if self.feed.closed && !afresh {
+            self.visited.insert(url);
+            match self.lead(self.feed.above.clone().map(Lead::Above)).await {
+                Some(next) => (url, known) = (next, None),
+                None => return Ok(false),
+            }
+        }
+        for _ in 0..MOST_HOPS {
+            self.visited.insert(url.clone());
+            let next = match self.bringer.get(&url, 0, known.take()).await {
+                Ok(Got::Unchanged(_)) => return Ok(!self.documents.is_empty()),
+                Ok(Got::List(document)) => self.list(url, document).await,
+                Ok(Got::Index { row, parts, .. }) => {
+                    self.index(&url, row, parts).await;
+                    None
+                }
+                Err(error) if is_gone(&error) => {
+                    let above = self.feed.above.clone().map(Lead::Above);
+                    let next = self.lead(above.into_iter().chain([Lead::Feed(self.feed.root.clone())])).await;
+                    if next.is_none() {
+                        return Err(error);
+                    }
+                    tracing::info!(%error, ?next, "a document of changes is gone; looking above it");
+                    next
+                }
+                Err(error) if self.documents.is_empty() => return Err(error),
+                Err(error) => {
+                    self.failure = Some(error);
+                    None
+                }
+            };
+            match next {
+                Some(next) => url = next,
+                None => return Ok(true),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes a list; returns where to go on if it is done.
+    async fn list(&mut self, url: String, document: Spooled) -> Option<String> {
+        let about = document.about.clone();
+        let reaches_back = about.from.is_none_or(|from| self.covered.is_none_or(|covered| from <= covered));
+        if !reaches_back
+            && self.documents.is_empty()
+            && let Some(index) = about.index.clone().filter(|index| !self.visited.contains(index))
+        {
+            // What came before it lies in the lists beside it.
+            return Some(index);
+        }
+        let closed = about.until.is_some();
+        self.feed = Feed {
+            etag: document.row.etag.clone(),
+            last_modified: document.row.last_modified.clone(),
+            above: about.index.clone().or_else(|| about.up.clone()).or_else(|| self.feed.above.clone()),
+            url,
+            closed,
+            ..self.feed.clone()
+        };
+        self.documents.push(document);
+        if !closed {
+            return None;
+        }
+        self.lead(about.index.map(Lead::Feed).into_iter().chain(about.up.map(Lead::Above))).await
+    }
+
+    /// The first of these that leads to a document that was not looked at yet.
+    async fn lead(&mut self, leads: impl IntoIterator<Item = Lead>) -> Option<String> {
+        for lead in leads {
+            let named = match lead {
+                Lead::Feed(url) => vec![url],
+                Lead::Above(url) => self.named_by(url).await,
+            };
+            let next = named.into_iter().find(|url| !self.visited.contains(url));
+            if next.is_some() {
+                return next;
+            }
+        }
+        None
+    }
+
+    /// The feeds that lie behind a document above: itself if it is an index, else those of our capability
+    /// that it names as a Capability List.
+    async fn named_by(&self, url: String) -> Vec<String> {
+        let head = self.bringer.head(&url).await;
+        if head.is_ok_and(|(head, _)| head.capability() == Some(self.feed.capability)) {
+            return vec![url];
+        }
+        match crate::source::discover(&self.engine.client, &url).await {
+            Ok(found) => found.sets.iter().flat_map(|set| set.urls(self.feed.capability)).collect(),
+            Err(error) => {
+                self.engine.status().warning(&format!("{error}; what follows the changes that were read is not known"));
+                Vec::new()
+            }
+        }
+    }
+
+    /// Reads those lists of an index that cover what is missing.
+    async fn index(&mut self, url: &str, row: DocumentRow, mut parts: Vec<Part>) {
+        if parts.iter().all(|part| part.from.is_some()) {
+            // They should be in this order (core 12.2).
+            parts.sort_by_key(|part| part.from);
+        }
+        let starts: Vec<Option<Datetime>> = parts.iter().map(|part| part.from).collect();
+        let wanted: Vec<Part> = parts
+            .into_iter()
+            .enumerate()
+            .filter(|(place, part)| {
+                let Some(covered) = self.covered else { return true };
+                let next = starts.get(place + 1).copied().flatten();
+                part.until.or(next).is_none_or(|until| until >= covered)
+            })
+            .map(|(_, part)| part)
+            .filter(|part| !self.documents.iter().any(|document| document.row.url == part.url))
+            .collect();
+        let last = wanted.last().cloned();
+        self.visited.extend(wanted.iter().map(|part| part.url.clone()));
+        let bringer = self.bringer.clone();
+        let mut coming = futures_util::stream::iter(wanted)
+            .map(|part| {
+                let bringer = bringer.clone();
+                async move { (bringer.get(&part.url, 1, None).await, part) }
+            })
+            .buffered(AT_ONCE);
+        while let Some((got, part)) = coming.next().await {
+            match got {
+                Ok(Got::List(mut document)) => {
+                    document.about.from = document.about.from.or(part.from);
+                    document.about.until = document.about.until.or(part.until);
+                    self.documents.push(document);
+                }
+                Ok(_) => {
+                    let trouble = Trouble::Nowhere("an index within an index of changes".to_owned());
+                    self.failure = Some(SourceError::new(&part.url, trouble));
+                }
+                Err(error) => self.failure = Some(error),
+            }
+            if self.failure.is_some() {
+                // What comes after it comes after it.
+                break;
+            }
+        }
+        let whole = self.failure.is_none();
+        self.feed = Feed {
+            url: url.to_owned(),
+            etag: row.etag.filter(|_| whole),
+            last_modified: row.last_modified.filter(|_| whole),
+            above: Some(self.feed.root.clone()),
+            closed: false,
+            ..self.feed.clone()
+        };
+        // An open list is polled alone; what leads on from it is this index.
+        if let Some(open) = self.documents.last().filter(|document| {
+            whole && document.about.until.is_none() && last.is_some_and(|last| last.url == document.row.url)
+        }) {
+            self.feed.url = open.row.url.clone();
+            self.feed.etag = open.row.etag.clone();
+            self.feed.last_modified = open.row.last_modified.clone();
+            self.feed.above = Some(url.to_owned());
+        }
+    }
+
+    fn finish(self) -> Chain {
+        let mut covered = self.covered;
+        let mut hole = None;
+        for document in &self.documents {
+            if let Some(from) = document.about.from
+                && covered.is_some_and(|covered| from > covered)
+                && hole.is_none()
+            {
+                hole = Some((covered, from));
+            }
+            covered = match document.about.until {
+                Some(until) => covered.max(Some(until)),
+                // An open one tells of all there is.
+                None => Some(Datetime::from_nanos(i64::MAX)),
+            };
+        }
+        Chain { documents: self.documents, feed: self.feed, failure: self.failure, hole }
+    }
+}

@@ -1,0 +1,284 @@
+//! A sync: which sets there are, what each offers, and what each needs now.
+//!
+//! What a Source offers is remembered and looked at once a day, so that a set whose changes are followed costs
+//! one request where nothing has changed. A set without a list of changes, or out of step with its lists,
+//! has its lists read.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::changes::{self, Outcome};
+use super::{Engine, Summary, SyncError, Trigger, baseline, feeds};
+use crate::catalog::{Offer, SetRow, SetState, SyncResult};
+use crate::document::{Capability, Datetime};
+use crate::path::set_labels;
+use crate::source::{CapabilityDocument, Discovery, FoundSet};
+
+/// How long it is believed that a Source offers what it did.
+const REMEMBERED: Duration = Duration::from_secs(86_400);
+/// When the time of a discovery is noted anew.
+const NOTED: Duration = Duration::from_secs(3600);
+/// Where that time is kept.
+const DISCOVERED: &str = "discovered";
+
+/// Brings all sets in step.
+pub(super) async fn sync(engine: &Arc<Engine>, trigger: Trigger) -> Result<Summary, SyncError> {
+    let accept_deletions = matches!(trigger, Trigger::Refresh { accept_deletions: true });
+    if let Some(chosen) = remembered(engine, &trigger).await? {
+        match all(engine, chosen, false, true).await {
+            Ok(Some(summary)) => return Ok(summary),
+            // What was remembered is not where it was.
+            Ok(None) => {}
+            Err(SyncError::Source(error)) if feeds::is_gone(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let found = match trigger {
+        Trigger::Mount(Some(found)) => *found,
+        _ => engine.discover().await?,
+    };
+    found.warnings.iter().for_each(|warning| engine.status().warning(warning));
+    let chosen = choose(engine, &found).await?;
+    remember(engine, &chosen, found.complete).await?;
+    let summary = all(engine, chosen, accept_deletions, false).await?.unwrap_or_default();
+    Ok(Summary { partial: summary.partial || !found.complete, ..summary })
+}
+
+/// Brings these sets in step; none if what they are `remembered` to offer is not there.
+async fn all(
+    engine: &Arc<Engine>,
+    chosen: Vec<(SetRow, FoundSet)>,
+    accept_deletions: bool,
+    remembered: bool,
+) -> Result<Option<Summary>, SyncError> {
+    let mut summary = Summary::default();
+    let mut failed = None;
+    let mut synced = false;
+    for (row, set) in chosen {
+        match one(engine, row, &set, accept_deletions, remembered).await {
+            Ok(Some(part)) => {
+                synced = true;
+                summary.add(&part);
+            }
+            Ok(None) => return Ok(None),
+            Err(error) => failed = Some(error),
+        }
+    }
+    match failed {
+        Some(error) if !synced => Err(error),
+        Some(error) => {
+            engine.status().error(&error.to_string());
+            summary.partial = true;
+            Ok(Some(summary))
+        }
+        None => Ok(Some(summary)),
+    }
+}
+
+/// Brings one set in step.
+async fn one(
+    engine: &Arc<Engine>,
+    row: SetRow,
+    found: &FoundSet,
+    accept_deletions: bool,
+    remembered: bool,
+) -> Result<Option<Summary>, SyncError> {
+    let offers_changes = offers_changes(found);
+    let settled = offers_changes
+        && !accept_deletions
+        && row.state == SetState::Complete
+        && !engine.readers.ask(|reader| reader.feeds(row.id))?.is_empty();
+    let mut summary = Summary::default();
+    if !settled {
+        summary = baseline::bring(engine, &row, found, accept_deletions).await?;
+    }
+    if !offers_changes {
+        return Ok(Some(summary));
+    }
+    let row = reload(engine, row)?;
+    match changes::bring(engine, &row, found, !settled).await {
+        Ok(Outcome::Unchanged) => summary.not_modified += 1,
+        Ok(Outcome::Applied(part)) => summary.add(&part),
+        Ok(Outcome::NoFeed) if settled && remembered => return Ok(None),
+        Ok(Outcome::NoFeed) if settled => summary.add(&baseline::bring(engine, &row, found, false).await?),
+        Ok(Outcome::NoFeed) => {}
+        Ok(Outcome::Gap(part)) => {
+            summary.add(&part);
+            if settled {
+                // A newer list, by difference, closes it; what changed since that list is told again.
+                let row = reload(engine, row)?;
+                summary.add(&baseline::bring(engine, &row, found, false).await?);
+                let row = reload(engine, row)?;
+                if let Outcome::Applied(part) | Outcome::Gap(part) = changes::bring(engine, &row, found, true).await? {
+                    summary.add(&part);
+                }
+            }
+        }
+        Err(error) if settled => return Err(error),
+        Err(error) => {
+            engine.status().error(&format!("{error}; the tree is as its lists have it"));
+            summary.partial = true;
+        }
+    }
+    Ok(Some(summary))
+}
+
+fn offers_changes(found: &FoundSet) -> bool {
+    found
+        .capabilities
+        .iter()
+        .any(|document| matches!(document.capability, Capability::ChangeList | Capability::ChangeDump))
+}
+
+fn reload(engine: &Engine, row: SetRow) -> Result<SetRow, SyncError> {
+    Ok(engine.sets()?.into_iter().find(|set| set.id == row.id).unwrap_or(row))
+}
+
+/// What the sets offer, if it was looked for not long ago and is all that this sync needs.
+async fn remembered(engine: &Arc<Engine>, trigger: &Trigger) -> Result<Option<Vec<(SetRow, FoundSet)>>, SyncError> {
+    let deep = matches!(trigger, Trigger::Refresh { accept_deletions: true } | Trigger::Mount(Some(_)));
+    let sets = engine.sets()?;
+    if deep || sets.is_empty() || age(engine).await?.is_none_or(|age| age >= REMEMBERED) {
+        return Ok(None);
+    }
+    let mut chosen = Vec::new();
+    for row in sets {
+        let offers = engine.readers.ask(|reader| reader.offers(row.id))?;
+        let set = as_found(&row, &offers);
+        // Where lists have to be read, they may be elsewhere by now; a timer need not look each time.
+        let simple = row.state == SetState::Complete && (offers_changes(&set) || matches!(trigger, Trigger::Poll));
+        if offers.is_empty() || !simple {
+            return Ok(None);
+        }
+        chosen.push((row, set));
+    }
+    Ok(Some(chosen))
+}
+
+fn as_found(row: &SetRow, offers: &[Offer]) -> FoundSet {
+    let list = offers.iter().find(|offer| offer.capability == Capability::CapabilityList);
+    FoundSet {
+        key: row.key.clone(),
+        capability_list: list.map(|offer| offer.url.clone()),
+        capabilities: offers
+            .iter()
+            .filter(|offer| offer.capability != Capability::CapabilityList)
+            .map(|offer| CapabilityDocument { capability: offer.capability, url: offer.url.clone(), links: Vec::new() })
+            .collect(),
+    }
+}
+
+/// How long ago the Source was looked at for what it offers.
+async fn age(engine: &Arc<Engine>) -> Result<Option<Duration>, SyncError> {
+    let noted = engine.readers.ask(|reader| reader.meta(DISCOVERED))?;
+    let noted: Option<i64> = noted.and_then(|text| text.parse().ok());
+    // A clock that was set back says nothing.
+    Ok(noted.and_then(|noted| u64::try_from(Datetime::now().nanos() - noted).ok()).map(Duration::from_nanos))
+}
+
+/// Keeps what was found.
+async fn remember(engine: &Arc<Engine>, chosen: &[(SetRow, FoundSet)], complete: bool) -> Result<(), SyncError> {
+    let fresh = age(engine).await?.is_some_and(|age| age < NOTED);
+    let offers: Vec<(i64, Vec<Offer>)> = chosen
+        .iter()
+        .map(|(row, set)| {
+            let own = set.capability_list.iter().map(|url| (Capability::CapabilityList, url));
+            let all = own.chain(set.capabilities.iter().map(|document| (document.capability, &document.url)));
+            (row.id, all.map(|(capability, url)| Offer { capability, url: url.clone() }).collect())
+        })
+        .collect();
+    engine
+        .ledger
+        .step(move |writer| {
+            for (set, offers) in &offers {
+                writer.keep_offers(*set, offers)?;
+            }
+            if complete && !fresh {
+                writer.set_meta(DISCOVERED, &Datetime::now().nanos().to_string())?;
+            }
+            Ok(((), Default::default()))
+        })
+        .await
+}
+
+/// The sets that are mirrored, each with what was found of it. The layout is fixed the first time.
+async fn choose(engine: &Arc<Engine>, found: &Discovery) -> Result<Vec<(SetRow, FoundSet)>, SyncError> {
+    let known = engine.sets()?;
+    let keys: Vec<&str> = found.sets.iter().map(|set| set.key.as_str()).collect();
+    let labels = set_labels(&keys);
+    if known.is_empty() {
+        if !found.complete && engine.config.set.is_none() {
+            let what = found.warnings.last().map(String::as_str).unwrap_or_default();
+            return Err(SyncError::Unfit(format!(
+                "not all of what the Source offers could be read, so the layout of a new cache cannot be fixed: {what}; \
+                 try again, or choose a set with -o set="
+            )));
+        }
+        let wanted: Vec<(FoundSet, String)> = found
+            .sets
+            .iter()
+            .cloned()
+            .zip(labels.clone())
+            .filter(|(set, label)| engine.config.set.as_ref().is_none_or(|name| label == name || set.key == *name))
+            .collect();
+        if wanted.is_empty() {
+            return Err(SyncError::Unfit(format!(
+                "set={}: there is no such set; the Source has: {}",
+                engine.config.set.as_deref().unwrap_or_default(),
+                labels.join(", ")
+            )));
+        }
+        let several = wanted.len() > 1;
+        let sets = wanted.clone();
+        engine
+            .ledger
+            .write(move |transaction| {
+                sets.iter().try_for_each(|(set, label)| transaction.set(&set.key, label, several).map(|_| ()))
+            })
+            .await?;
+        let rows = engine.sets()?;
+        return Ok(wanted
+            .into_iter()
+            .filter_map(|(set, _)| Some((rows.iter().find(|row| row.key == set.key)?.clone(), set)))
+            .collect());
+    }
+    let known_sets = known.len();
+    let mut chosen = Vec::new();
+    for row in known {
+        let same = found.sets.iter().find(|set| set.key == row.key);
+        // A Source with one set that moved its documents still has that one set; but one that could not
+        // be read whole, or was found by a lesser route, has not moved anything.
+        let only = known_sets == 1 && found.sets.len() == 1 && found.complete && engine.config.set.is_none();
+        let moved = found.sets.first().filter(|set| only && set.capability_list.is_some());
+        match same.or(moved) {
+            Some(set) => chosen.push((row, set.clone())),
+            None if !found.complete => {
+                engine.status().error(&format!("the set {} could not be read; what was mirrored stays", row.key));
+                let result = SyncResult {
+                    state: SetState::Partial,
+                    cursor: None,
+                    at: None,
+                    held: row.held,
+                    held_edition: row.held_edition,
+                };
+                let id = row.id;
+                engine.ledger.write(move |transaction| transaction.finish_set(id, &result)).await?;
+            }
+            None => engine
+                .status()
+                .warning(&format!("the Source no longer offers the set {}; what was mirrored stays", row.key)),
+        }
+    }
+    for (set, label) in found.sets.iter().zip(&labels) {
+        if engine.config.set.is_none() && !chosen.iter().any(|(_, known)| known.key == set.key) {
+            engine.status().warning(&format!(
+                "the Source has a new set, {}; the layout of this cache is fixed: mount it with -o set={} and a cache of its own",
+                set.key, label
+            ));
+        }
+    }
+    if chosen.is_empty() {
+        return Err(SyncError::Unfit("the Source offers none of the sets that are mirrored here".to_owned()));
+    }
+    Ok(chosen)
+}

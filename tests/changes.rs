@@ -1,0 +1,645 @@
+//! Staying in step by Change Lists: each rule of order, cursor, identity, of where to go next and where bytes
+//! come from, as a user sees it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics has failed")]
+
+mod support;
+
+use std::fs::File;
+use std::io::Read as _;
+use std::time::Duration;
+
+use support::changes::{Source, at, change, change_index, change_list, link, told};
+use support::server::{Reply, Server};
+use support::{Mirror, document, output, run, text};
+
+/// What the mount shows is what the Source has.
+fn agrees(mirror: &Mirror, source: &Source) {
+    let paths: Vec<String> = source.now.keys().map(|path| path.trim_start_matches('/').to_owned()).collect();
+    assert_eq!(mirror.files(), paths);
+    for (path, bytes) in &source.now {
+        assert_eq!(mirror.read(path.trim_start_matches('/')).unwrap(), *bytes, "{path}");
+    }
+}
+
+fn versions(mirror: &Mirror) -> i64 {
+    mirror.count("SELECT count(*) FROM version")
+}
+
+fn mounted(source: &Source) -> Mirror {
+    let mirror = Mirror::mount(&source.url("/"), "poll=0");
+    agrees(&mirror, source);
+    mirror
+}
+
+#[test]
+fn creations_updates_and_deletions_are_followed_without_reading_the_list_again() {
+    let mut source = Source::start(&[("/a", "a"), ("/b", "b")], &["changelist"]);
+    source.changes("");
+    let mirror = mounted(&source);
+    let lists = source.server.count("/resourcelist.xml");
+    let mut entries = source.does("created", "/d/c", 10, "c");
+    entries += &source.does("updated", "/a", 20, "a, anew");
+    entries += &source.does("deleted", "/b", 30, "");
+    source.changes(&entries);
+    let said = mirror.refreshed();
+    assert!(said.contains("1 added, 1 updated, 1 deleted"), "{said}");
+    agrees(&mirror, &source);
+    assert_eq!(source.server.count("/resourcelist.xml"), lists);
+    let status = mirror.status();
+    assert_eq!((&status["state"], &status["sets"][0]["cursor"]), (&"complete".into(), &at(30).into()));
+    assert_eq!(status["sets"][0]["changes"]["from"], "changelist");
+    // It is the same after a remount, which asks for the Change List alone.
+    mirror.remount();
+    agrees(&mirror, &source);
+    assert_eq!(source.server.count("/resourcelist.xml"), lists);
+}
+
+#[test]
+fn a_poll_of_an_unchanged_source_is_one_request_and_no_write() {
+    let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+    let entries = source.does("updated", "/a", 10, "a, anew");
+    source.changes(&entries);
+    let mirror = mounted(&source);
+    let before = source.server.requests().len();
+    // What was read has been noted by then.
+    std::thread::sleep(Duration::from_millis(300));
+    let connection = mirror.catalog();
+    let version = |connection: &rusqlite::Connection| -> i64 {
+        connection.query_row("PRAGMA data_version", [], |row| row.get(0)).unwrap()
+    };
+    let first = version(&connection);
+    for _ in 0..3 {
+        let said = mirror.refreshed();
+        assert!(said.contains("nothing changed"), "{said}");
+    }
+    let asked: Vec<_> = source.server.requests().split_off(before);
+    assert_eq!(asked.len(), 3, "{asked:?}");
+    assert!(
+        asked.iter().all(|one| one.path == "/changelist.xml" && one.header("if-none-match").is_some()),
+        "{asked:?}"
+    );
+    assert_eq!(version(&connection), first, "nothing is written");
+    // The status knows of it all the same.
+    assert!(mirror.status()["lag"].as_u64().unwrap() < 30);
+}
+
+#[test]
+fn order_is_position_or_backwards_or_the_datetimes() {
+    // Each list tells of a, b and c as they ended; what was before stands before it, in some sense.
+    type Make = fn(&Source) -> String;
+    let lists: [(&str, Make); 5] = [
+        ("position, where times are missing", |s| {
+            told(&s.url("/a"), "updated", 10, b"old")
+                + &change(&s.url("/a"), "updated", &support::facts_of(b"new"))
+                + &told(&s.url("/b"), "deleted", 20, b"")
+        }),
+        ("backwards throughout", |s| {
+            told(&s.url("/b"), "deleted", 30, b"")
+                + &told(&s.url("/a"), "updated", 20, b"new")
+                + &told(&s.url("/a"), "updated", 10, b"old")
+        }),
+        ("every entry has a datetime", |s| {
+            told(&s.url("/a"), "updated", 20, b"new")
+                + &told(&s.url("/b"), "deleted", 30, b"")
+                + &told(&s.url("/a"), "updated", 10, b"old")
+        }),
+        ("lastmod within the interval, newest first", |s| {
+            let entry = |path: &str, second, body: &[u8]| {
+                let md = support::facts_of(body);
+                change(&s.url(path), "updated", &md)
+                    .replace("</loc>", &format!("</loc><lastmod>{}</lastmod>", at(second)))
+            };
+            let gone =
+                change(&s.url("/b"), "deleted", "").replace("</loc>", &format!("</loc><lastmod>{}</lastmod>", at(40)));
+            gone + &entry("/a", 30, b"new") + &entry("/a", 10, b"old")
+        }),
+        ("lastmod out of the interval is no order", |s| {
+            let entry = |path: &str, time: &str, body: &[u8]| {
+                let md = support::facts_of(body);
+                change(&s.url(path), "updated", &md).replace("</loc>", &format!("</loc><lastmod>{time}</lastmod>"))
+            };
+            entry("/a", "2020-01-01T00:00:00Z", b"old")
+                + &entry("/a", "2010-01-01T00:00:00Z", b"new")
+                + &change(&s.url("/b"), "deleted", "")
+        }),
+    ];
+    for (rule, make) in lists {
+        let mut source = Source::start(&[("/a", "first"), ("/b", "b"), ("/c", "c")], &["changelist"]);
+        source.changes("");
+        let mirror = mounted(&source);
+        source.put("/a", b"new");
+        source.remove("/b");
+        source.changes(&make(&source));
+        mirror.refreshed();
+        agrees(&mirror, &source);
+        // Three versions of a, one of b, one of c; and however often it is read, no more.
+        assert_eq!(versions(&mirror), 5, "{rule}");
+        source.put("/c", b"c, anew");
+        source.changes(&(make(&source) + &told(&source.url("/c"), "updated", 50, b"c, anew")));
+        mirror.refreshed();
+        assert_eq!(versions(&mirror), 6, "{rule}");
+        agrees(&mirror, &source);
+    }
+}
+
+#[test]
+fn the_cursor_after_a_baseline_is_its_at_and_older_changes_are_in() {
+    let mut source = Source::start(&[("/a", "first")], &["changelist"]);
+    // The list is of second 100; its snapshot took a while, and has what happened at 110 already.
+    source.put("/a", b"at 110");
+    source.list(100);
+    let url = source.url("/a");
+    let mut entries = told(&url, "updated", 50, b"at 50")
+        + &told(&source.url("/gone"), "created", 60, b"x")
+        + &told(&url, "updated", 110, b"at 110");
+    source.changes(&entries);
+    let mirror = mounted(&source);
+    assert_eq!(versions(&mirror), 1, "what is in the snapshot is no new version");
+    let inode = std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(mirror.path("a")).unwrap());
+    entries += &source.does("updated", "/a", 120, "at 120");
+    source.changes(&entries);
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    assert_eq!(versions(&mirror), 2);
+    assert_ne!(inode, std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(mirror.path("a")).unwrap()));
+}
+
+#[test]
+fn the_cursor_never_passes_a_failure() {
+    let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+    let server = &source.server;
+    let lists: Vec<String> = (0..3).map(|number| server.url(&format!("/changes-{number}.xml"))).collect();
+    let parts = [
+        change_list(Some(0), Some(10), "", &told(&source.url("/one"), "created", 5, b"one")),
+        change_list(Some(10), Some(20), "", &told(&source.url("/two"), "created", 15, b"two")),
+        change_list(Some(20), None, "", &told(&source.url("/three"), "created", 25, b"three")),
+    ];
+    server.file("/changes-0.xml", parts[0].as_str());
+    server.on("/changes-1.xml", |_| Reply::status(500));
+    server.file("/changes-2.xml", parts[2].as_str());
+    let index = [
+        (lists[0].clone(), Some(0), Some(10)),
+        (lists[1].clone(), Some(10), Some(20)),
+        (lists[2].clone(), Some(20), None),
+    ];
+    server.file("/changelist.xml", change_index(0, &index));
+    source.put("/one", b"one");
+    let mirror = Mirror::mount(&source.url("/"), "poll=0,timeout=3");
+    agrees(&mirror, &source);
+    let status = mirror.status();
+    assert_eq!((&status["state"], &status["sets"][0]["cursor"]), (&"partial".into(), &at(10).into()), "{status:#}");
+    // What was missing comes, and nothing is told twice.
+    source.server.file("/changes-1.xml", parts[1].as_str());
+    source.put("/two", b"two");
+    source.put("/three", b"three");
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    assert_eq!((mirror.status()["state"].clone(), versions(&mirror)), ("complete".into(), 4));
+    assert_eq!(source.server.count("/changes-0.xml"), 2, "it ends where the cursor is: bounds are inclusive");
+    // A list that is cut short: what it says before that counts, and the rest comes when it is whole.
+    let more = told(&source.url("/four"), "created", 35, b"four") + &told(&source.url("/five"), "created", 36, b"five");
+    let whole = change_list(Some(20), None, "", &(told(&source.url("/three"), "created", 25, b"three") + &more));
+    let cut = whole.find("/five").unwrap();
+    source.server.file("/changes-2.xml", &whole[..cut]);
+    source.put("/four", b"four");
+    let said = mirror.refreshed();
+    assert!(said.contains("1 added") && said.contains("could not be read whole"), "{said}");
+    agrees(&mirror, &source);
+    assert_eq!(mirror.status()["state"], "partial");
+    source.server.file("/changes-2.xml", whole);
+    source.put("/five", b"five");
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    assert_eq!((mirror.status()["state"].clone(), versions(&mirror)), ("complete".into(), 6));
+}
+
+#[test]
+fn a_change_is_told_from_others_by_set_uri_kind_and_datetime() {
+    let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+    source.changes("");
+    let mirror = mounted(&source);
+    // The same change comes by a list, by the next one, whose interval begins where that ends, and by both.
+    let (first, second) = (source.does("updated", "/a", 10, "at 10"), source.does("updated", "/a", 20, "at 20"));
+    source.changes(&(first.clone() + &second));
+    mirror.refreshed();
+    assert_eq!(versions(&mirror), 3);
+    let index = [(source.url("/old.xml"), Some(0), Some(20)), (source.url("/new.xml"), Some(20), None)];
+    source.server.file("/old.xml", change_list(Some(0), Some(20), "", &(first + &second)));
+    let third = source.does("updated", "/a", 30, "at 30");
+    source.server.file("/new.xml", change_list(Some(20), None, "", &(second + &third)));
+    source.server.file("/changelist.xml", change_index(0, &index));
+    mirror.refreshed();
+    assert_eq!(versions(&mirror), 4);
+    agrees(&mirror, &source);
+}
+
+#[test]
+fn a_change_without_a_time_is_told_by_its_hash_and_without_both_by_its_place() {
+    let mut source = Source::start(&[("/a", "first")], &["changelist"]);
+    source.changes("");
+    let mirror = mounted(&source);
+    let url = source.url("/a");
+    let by_hash = |body: &str| change(&url, "updated", &support::facts_of(body.as_bytes()));
+    let mut entries = by_hash("one") + &by_hash("two") + &by_hash("one");
+    source.put("/a", b"one");
+    source.changes(&entries);
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    assert_eq!(versions(&mirror), 4, "back to what it was is a change, too");
+    // The list grows: what stands at the same places is the same.
+    entries += &by_hash("two");
+    source.put("/a", b"two");
+    source.changes(&entries);
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    assert_eq!(versions(&mirror), 5);
+    // It was rotated, and tells some of it again: nothing is new but the last.
+    source.put("/a", b"three");
+    source.changes(&(by_hash("two") + &by_hash("one") + &by_hash("two") + &by_hash("three")));
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    assert_eq!(versions(&mirror), 6);
+    // Neither time nor hash: the place in the list.
+    let silent = change(&url, "updated", "");
+    let entries = by_hash("three") + &silent;
+    source.put("/a", b"four");
+    source.changes(&entries);
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    let known = versions(&mirror);
+    source.changes(&(entries.clone() + &change(&source.url("/b"), "deleted", "")));
+    mirror.refreshed();
+    assert_eq!(versions(&mirror), known);
+    source.put("/a", b"five");
+    source.changes(&(entries + &change(&source.url("/b"), "deleted", "") + &silent));
+    mirror.refreshed();
+    assert_eq!(versions(&mirror), known + 1);
+    agrees(&mirror, &source);
+}
+
+#[test]
+fn two_changes_within_one_second_are_two() {
+    let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+    source.changes("");
+    let mirror = mounted(&source);
+    let entries = source.does("updated", "/a", 10, "one")
+        + &source.does("updated", "/a", 10, "two")
+        + &source.does("deleted", "/a", 10, "")
+        + &source.does("created", "/a", 10, "three");
+    source.changes(&entries);
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    assert_eq!(versions(&mirror), 4);
+    // Read again from another place, they are known.
+    source.server.file("/other.xml", change_list(Some(0), None, "", &entries));
+    source.server.file("/changelist.xml", change_index(0, &[(source.url("/other.xml"), Some(0), None)]));
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    assert_eq!(versions(&mirror), 4);
+}
+
+#[test]
+fn where_next_an_open_list_is_polled_alone_and_a_closed_one_leads_to_its_index() {
+    let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+    let index_url = source.url("/changelist.xml");
+    let to_index = link("index", &index_url) + &link("up", &source.url("/capabilitylist.xml"));
+    let old = told(&source.url("/never"), "created", 0, b"x");
+    source.server.file("/0.xml", change_list(Some(0), Some(50), &to_index, &old));
+    source.list(60);
+    let first = source.does("created", "/b", 65, "b");
+    source.server.file("/1.xml", change_list(Some(50), None, &to_index, &first));
+    let lists = |count: usize| {
+        let all = [
+            (source.url("/0.xml"), Some(0), Some(50)),
+            (source.url("/1.xml"), Some(50), if count > 2 { Some(100) } else { None }),
+            (source.url("/2.xml"), Some(100), None),
+        ];
+        change_index(0, &all[..count])
+    };
+    source.server.file("/changelist.xml", lists(2));
+    let mirror = mounted(&source);
+    assert_eq!(source.server.count("/0.xml"), 0, "it ended before the baseline began");
+    let before = source.server.requests().len();
+    mirror.refreshed();
+    let asked: Vec<String> = source.server.requests().split_off(before).into_iter().map(|one| one.path).collect();
+    assert_eq!(asked, ["/1.xml"], "an open list is polled alone");
+    let index = lists(3);
+    // It is closed; the next one is in the index.
+    let second = source.does("updated", "/b", 90, "b, anew");
+    source.server.file("/1.xml", change_list(Some(50), Some(100), &to_index, &(first + &second)));
+    let third = source.does("created", "/c", 110, "c");
+    source.server.file("/2.xml", change_list(Some(100), None, &to_index, &third));
+    source.server.file("/changelist.xml", index);
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    let before = source.server.requests().len();
+    mirror.refreshed();
+    let asked: Vec<String> = source.server.requests().split_off(before).into_iter().map(|one| one.path).collect();
+    assert_eq!(asked, ["/2.xml"]);
+    // It is gone: the index tells where to go on.
+    source.server.remove("/2.xml");
+    let fourth = source.does("deleted", "/a", 120, "");
+    source.server.file("/3.xml", change_list(Some(100), None, &to_index, &(third + &fourth)));
+    source.server.file("/changelist.xml", change_index(0, &[(source.url("/3.xml"), Some(100), None)]));
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    assert_eq!(mirror.status()["state"], "complete");
+}
+
+#[test]
+fn where_next_a_closed_list_without_an_index_leads_up_to_the_capability_list() {
+    let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+    let up = link("up", &source.url("/capabilitylist.xml"));
+    let first = source.does("created", "/b", 10, "b");
+    source.server.file("/changelist.xml", change_list(Some(0), Some(20), &up, &first));
+    let mirror = mounted(&source);
+    mirror.refreshed();
+    // The Capability List names another one now.
+    let second = source.does("updated", "/b", 30, "b, anew");
+    source.server.file("/next.xml", change_list(Some(20), None, &up, &second));
+    let entries = support::capability(&source.url("/resourcelist.xml"), "resourcelist")
+        + &support::capability(&source.url("/next.xml"), "changelist");
+    source.server.file("/capabilitylist.xml", document("capabilitylist", "", "", &entries));
+    let lists = source.server.count("/resourcelist.xml");
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    assert_eq!(source.server.count("/resourcelist.xml"), lists, "no list had to be read for that");
+}
+
+#[test]
+fn a_list_that_was_rotated_in_place_is_followed_through_its_index() {
+    let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+    let to_index = link("index", &source.url("/index.xml"));
+    source.server.file("/changelist.xml", change_list(Some(0), None, &to_index, ""));
+    let mirror = mounted(&source);
+    let first = source.does("created", "/b", 10, "b");
+    source.server.file("/archive.xml", change_list(Some(0), Some(20), &to_index, &first));
+    let second = source.does("updated", "/b", 30, "b, anew");
+    source.server.file("/changelist.xml", change_list(Some(20), None, &to_index, &second));
+    let index = [(source.url("/archive.xml"), Some(0), Some(20)), (source.url("/changelist.xml"), Some(20), None)];
+    source.server.file("/index.xml", change_index(0, &index));
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    assert_eq!((mirror.status()["state"].clone(), versions(&mirror)), ("complete".into(), 3));
+}
+
+#[test]
+fn a_list_that_no_longer_reaches_back_needs_a_new_baseline_by_difference() {
+    let mut source = Source::start(&[("/a", "a"), ("/b", "b"), ("/c", "c")], &["changelist"]);
+    let entries = source.does("updated", "/a", 10, "a, anew");
+    source.changes(&entries);
+    let mirror = mounted(&source);
+    // Meanwhile b went, and c changed; the list begins later, and no newer baseline is out.
+    source.remove("/b");
+    source.put("/c", b"c, anew");
+    let later = source.does("created", "/d", 90, "d");
+    source.server.file("/changelist.xml", change_list(Some(80), None, "", &later));
+    mirror.refreshed();
+    let status = mirror.status();
+    assert_eq!((&status["state"], &status["sets"][0]["cursor"]), (&"gap".into(), &at(10).into()), "{status:#}");
+    assert_eq!(mirror.read("d").unwrap(), b"d", "what is told is applied all the same");
+    // The state does not go by itself.
+    mirror.refreshed();
+    assert_eq!(mirror.status()["state"], "gap");
+    let ino = |path: &str| std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(mirror.path(path)).unwrap());
+    let before = (ino("a"), ino("d"));
+    source.list(85);
+    mirror.refreshed();
+    assert_eq!(mirror.status()["state"], "complete");
+    agrees(&mirror, &source);
+    assert_eq!((ino("a"), ino("d")), before, "what did not change is the same file");
+}
+
+#[test]
+fn an_older_list_does_not_undo_what_changes_have_brought() {
+    let mut source = Source::start(&[("/a", "a"), ("/b", "b"), ("/z", "z")], &["changelist"]);
+    let entries = source.does("updated", "/a", 100, "a, anew")
+        + &source.does("deleted", "/b", 110, "")
+        + &source.does("created", "/c", 120, "c");
+    source.changes(&entries);
+    let mirror = mounted(&source);
+    // The Resource List of second 50 comes late, and is read because somebody asks for it.
+    let list = support::resource_list(
+        &at(50),
+        &[("/a", "a"), ("/b", "b"), ("/z", "z")]
+            .map(|(path, body)| support::entry_of(&source.url(path), body.as_bytes()))
+            .concat(),
+    );
+    source.server.file("/resourcelist.xml", list);
+    let output = run(&["refresh", "--accept-deletions", &mirror.directory.to_string_lossy()]);
+    assert!(output.status.success(), "{}", text(&output));
+    agrees(&mirror, &source);
+    // One that is newer than all of it does count.
+    source.remove("/z");
+    source.list(200);
+    run(&["refresh", "--accept-deletions", &mirror.directory.to_string_lossy()]);
+    agrees(&mirror, &source);
+}
+
+#[test]
+fn bytes_come_from_the_mirrors_first_and_a_superseded_version_is_never_asked_of_its_uri() {
+    let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+    let mirrored = Server::start();
+    mirrored.file("/copy", "anew");
+    source.changes("");
+    let mirror = mounted(&source);
+    source.put("/a", b"anew");
+    let entry = told(&source.url("/a"), "updated", 10, b"anew")
+        .replace("</url>", &format!("<rs:ln rel=\"duplicate\" pri=\"1\" href=\"{}\"/></url>", mirrored.url("/copy")));
+    source.changes(&entry);
+    mirror.refreshed();
+    let asked = source.server.count("/a");
+    assert_eq!(mirror.read("a").unwrap(), b"anew");
+    assert_eq!((source.server.count("/a"), mirrored.count("/copy")), (asked, 1));
+    // Opened, but not read, before it is superseded: its bytes are nowhere any more.
+    source.put("/a", b"third");
+    source.changes(&(entry.clone() + &told(&source.url("/a"), "updated", 20, b"third")));
+    mirror.refreshed();
+    let mut open = File::open(mirror.path("a")).unwrap();
+    source.put("/a", b"fourth");
+    source.changes(
+        &(entry
+            + &told(&source.url("/a"), "updated", 20, b"third")
+            + &told(&source.url("/a"), "updated", 30, b"fourth")),
+    );
+    mirror.refreshed();
+    let asked = source.server.count("/a");
+    let mut read = Vec::new();
+    assert!(open.read_to_end(&mut read).is_err(), "{read:?}");
+    assert_eq!(source.server.count("/a"), asked);
+    assert!(mirror.errors().contains("superseded before it was fetched"), "{}", mirror.errors());
+    agrees(&mirror, &source);
+}
+
+#[test]
+fn content_that_does_not_fit_makes_us_look_whether_we_are_behind() {
+    let mut source = Source::start(&[("/a", "first")], &["changelist"]);
+    source.changes("");
+    let mirror = Mirror::mount(&source.url("/"), "poll=0");
+    let entry = source.does("updated", "/a", 10, "second");
+    source.changes(&entry);
+    // Nobody refreshed; whoever reads finds other bytes, and the mirror looks at the changes.
+    assert!(mirror.read("a").is_err());
+    mirror.wait("the new version", |_| mirror.read("a").is_ok_and(|bytes| bytes == b"second"));
+    agrees(&mirror, &source);
+}
+
+#[test]
+fn an_open_file_keeps_its_version_over_an_update_and_a_deletion() {
+    let mut source = Source::start(&[("/a", "first"), ("/d/b", "b")], &["changelist"]);
+    source.changes("");
+    let mirror = mounted(&source);
+    let mut open = File::open(mirror.path("a")).unwrap();
+    let missing = mirror.path("late");
+    assert!(!missing.exists(), "looked up, and absent");
+    let first = source.does("updated", "/a", 10, "second") + &source.does("created", "/late", 11, "late");
+    source.changes(&first);
+    mirror.refreshed();
+    assert!(missing.exists(), "a name that was absent appears");
+    agrees(&mirror, &source);
+    let second = source.does("deleted", "/a", 20, "") + &source.does("deleted", "/d/b", 21, "");
+    source.changes(&(first + &second));
+    mirror.refreshed();
+    assert!(!mirror.path("a").exists() && !mirror.path("d").exists());
+    let mut read = String::new();
+    open.read_to_string(&mut read).unwrap();
+    assert_eq!(read, "first");
+    agrees(&mirror, &source);
+}
+
+#[test]
+fn deletions_that_are_told_are_believed_however_many() {
+    let mut source = Source::start(&[("/a", "a"), ("/b", "b"), ("/c", "c")], &["changelist"]);
+    source.changes("");
+    let mirror = mounted(&source);
+    let entries: String = ["/a", "/b", "/c"]
+        .into_iter()
+        .zip(10..)
+        .map(|(path, second)| source.does("deleted", path, second, ""))
+        .collect();
+    source.changes(&entries);
+    mirror.refreshed();
+    assert_eq!((mirror.files().len(), mirror.status()["state"].clone()), (0, "complete".into()));
+}
+
+#[test]
+fn what_the_field_publishes_as_changes_is_understood() {
+    // Hyrax: newest first, lastmod alone, never deleted, `from` the oldest change, no length and no hash.
+    let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+    let hyrax = |entries: &[(&str, u64, &str)]| -> String {
+        let entry = |path: &str, second: u64, kind: &str| {
+            change(&source.url(path), kind, "").replace("</loc>", &format!("</loc><lastmod>{}</lastmod>", at(second)))
+        };
+        entries.iter().rev().map(|(path, second, kind)| entry(path, *second, kind)).collect()
+    };
+    let (one, two) = (
+        hyrax(&[("/w/1", 5, "created"), ("/w/1", 10, "updated")]),
+        hyrax(&[("/w/1", 5, "created"), ("/w/1", 10, "updated"), ("/a", 20, "updated")]),
+    );
+    source.put("/w/1", b"work");
+    source.server.file("/changelist.xml", change_list(Some(0), None, "", &one));
+    let mirror = mounted(&source);
+    assert_eq!(versions(&mirror), 3);
+    source.put("/a", b"a, anew");
+    source.server.file("/changelist.xml", change_list(Some(0), None, "", &two));
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    assert_eq!(versions(&mirror), 4);
+    // DSpace: a deleted entry carries no time and names what was never listed; times without a zone.
+    let mut source = Source::start(&[("/a", "a"), ("/b", "b")], &["changelist"]);
+    source.changes("");
+    let mirror = mounted(&source);
+    let entries = source.does("created", "/c", 10, "c").replace('Z', "")
+        + &change(&source.url("/handle/never-listed"), "deleted", "")
+        + &source.does("updated", "/b", 20, "b, anew").replace("Z\"", ".5Z\"");
+    source.changes(&entries);
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    assert_eq!(versions(&mirror), 4);
+    let warnings = mirror.status()["warnings"].to_string();
+    assert!(warnings.contains("has no time zone; taken as UTC"), "{warnings}");
+    // One bad entry does not stop the others; one without `change` is an update.
+    let entries = entries
+        + "<url><loc>http://[not-a-uri/</loc><rs:md change=\"updated\"/></url>"
+        + &support::entry(&source.url("/a"), &format!("datetime=\"{}\" {}", at(30), support::facts_of(b"a, anew")));
+    source.put("/a", b"a, anew");
+    source.changes(&entries);
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    // A Change List named twice, and one more: the union.
+    let mut source = Source::start(&[("/a", "a"), ("/b", "b")], &["changelist", "changelist", "more"]);
+    let entries = support::capability(&source.url("/resourcelist.xml"), "resourcelist")
+        + &support::capability(&source.url("/changelist.xml"), "changelist").repeat(2)
+        + &support::capability(&source.url("/more.xml"), "changelist");
+    source.server.file("/capabilitylist.xml", document("capabilitylist", "", "", &entries));
+    let (one, two) = (source.does("updated", "/a", 10, "a, anew"), source.does("deleted", "/b", 10, ""));
+    source.changes(&one);
+    source.server.file("/more.xml", change_list(Some(0), None, "", &two));
+    let mirror = mounted(&source);
+    assert_eq!(versions(&mirror), 3);
+    // An index written as urlset, with relative locations.
+    let index = document(
+        "changelist",
+        &format!("from=\"{}\"", at(0)),
+        "",
+        &support::entry("/own.xml", "capability=\"changelist\""),
+    );
+    let one = one + &source.does("created", "/c", 20, "c");
+    source.server.file("/own.xml", change_list(Some(0), None, "", &one));
+    source.server.file("/changelist.xml", index);
+    mirror.refreshed();
+    agrees(&mirror, &source);
+}
+
+#[test]
+fn a_source_without_its_change_list_is_followed_by_its_lists() {
+    let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+    let mirror = mounted(&source);
+    assert!(mirror.status()["warnings"].to_string().contains("found by reading the lists again"));
+    source.put("/b", b"b");
+    source.list(10);
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    assert_eq!(mirror.status()["state"], "complete");
+}
+
+#[test]
+fn the_log_tells_what_changed_and_when() {
+    let mut source = Source::start(&[("/a", "a"), ("/d/b", "b")], &["changelist"]);
+    source.changes("");
+    let mirror = mounted(&source);
+    let directory = mirror.directory.to_string_lossy().into_owned();
+    let first = source.does("updated", "/a", 10, "a, anew") + &source.does("created", "/d/c", 11, "c");
+    source.changes(&first);
+    mirror.refreshed();
+    std::thread::sleep(Duration::from_millis(1100));
+    let between =
+        String::from_utf8(std::process::Command::new("date").args(["-u", "+%FT%TZ"]).output().unwrap().stdout).unwrap();
+    std::thread::sleep(Duration::from_millis(1100));
+    let both = first + &source.does("deleted", "/d/b", 20, "");
+    source.changes(&both);
+    mirror.refreshed();
+    let all = output(&["log", &directory]);
+    let lines: Vec<&str> = all.lines().filter(|line| line.trim_start().starts_with(['A', 'M', 'D'])).collect();
+    let told: Vec<String> = lines.iter().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(told, [format!("D d/b {}", at(20)), format!("A d/c {}", at(11)), format!("M a {}", at(10))], "{all}");
+    let since = output(&["log", &directory, "--since", between.trim()]);
+    assert!(since.contains("d/b") && !since.contains("d/c"), "{since}");
+    let json: serde_json::Value = serde_json::from_str(&output(&["log", &directory, "--json"])).unwrap();
+    assert_eq!(json[0]["changes"][0]["path"], "d/b", "{json:#}");
+    assert_eq!(json[0]["changes"][0]["change"], "deleted");
+    assert_eq!((&json[0]["deleted"], &json[1]["updated"], &json[1]["added"]), (&1.into(), &1.into(), &1.into()));
+    let below = output(&["log", &mirror.path("d").to_string_lossy()]);
+    assert!(below.contains("d/b") && !below.contains("M  a"), "{below}");
+    // The versions of one resource, also of one that is gone.
+    let one: serde_json::Value =
+        serde_json::from_str(&output(&["log", &mirror.path("a").to_string_lossy(), "--json"])).unwrap();
+    assert_eq!(one.as_array().unwrap().len(), 2, "{one:#}");
+    assert_eq!(
+        (&one[0]["begin"], &one[0]["until"], &one[1]["until"]),
+        (&at(10).into(), &serde_json::Value::Null, &at(10).into())
+    );
+    let gone = output(&["log", &mirror.path("d/b").to_string_lossy()]);
+    assert!(gone.contains("deleted"), "{gone}");
+}

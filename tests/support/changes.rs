@@ -1,0 +1,110 @@
+//! A Source that changes: its resources, what it says of each change, and the documents that say it.
+
+use std::collections::BTreeMap;
+
+use super::server::Server;
+use super::{capability, document, entry, facts_of, resource_list};
+
+/// A moment: so many seconds after a certain morning.
+pub fn at(second: u64) -> String {
+    let (minutes, seconds) = (second / 60, second % 60);
+    format!("2026-03-01T{:02}:{:02}:{seconds:02}Z", 8 + minutes / 60, minutes % 60)
+}
+
+/// An entry of a Change List.
+pub fn change(url: &str, kind: &str, more: &str) -> String {
+    entry(url, &format!("change=\"{kind}\" {more}"))
+}
+
+/// An entry of a Change List with time, hash and length.
+pub fn told(url: &str, kind: &str, second: u64, bytes: &[u8]) -> String {
+    match kind {
+        "deleted" => change(url, kind, &format!("datetime=\"{}\"", at(second))),
+        _ => change(url, kind, &format!("datetime=\"{}\" {}", at(second), facts_of(bytes))),
+    }
+}
+
+/// A Change List. Without `until` it is open.
+pub fn change_list(from: Option<u64>, until: Option<u64>, links: &str, entries: &str) -> String {
+    document("changelist", &interval(from, until), links, entries)
+}
+
+pub fn interval(from: Option<u64>, until: Option<u64>) -> String {
+    let from = from.map(|from| format!("from=\"{}\" ", at(from))).unwrap_or_default();
+    format!("{from}{}", until.map(|until| format!("until=\"{}\"", at(until))).unwrap_or_default())
+}
+
+pub fn link(rel: &str, href: &str) -> String {
+    format!("<rs:ln rel=\"{rel}\" href=\"{href}\"/>")
+}
+
+/// A Change List Index, of lists with their intervals.
+pub fn change_index(from: u64, lists: &[(String, Option<u64>, Option<u64>)]) -> String {
+    let entries: String = lists
+        .iter()
+        .map(|(url, from, until)| entry(url, &interval(*from, *until)).replace("url>", "sitemap>"))
+        .collect();
+    document("changelist", &interval(Some(from), None), "", &entries).replace("urlset", "sitemapindex")
+}
+
+/// A Source as it is now: what lies at its paths.
+pub struct Source {
+    pub server: Server,
+    pub now: BTreeMap<String, Vec<u8>>,
+}
+
+impl Source {
+    /// With a Resource List, at second 0, of these resources, and these other capabilities.
+    pub fn start(resources: &[(&str, &str)], capabilities: &[&str]) -> Self {
+        let server = Server::start();
+        let mut source = Self { server, now: BTreeMap::new() };
+        for (path, text) in resources {
+            source.put(path, text.as_bytes());
+        }
+        source.list(0);
+        let entries: String = ["resourcelist"]
+            .iter()
+            .chain(capabilities)
+            .map(|name| capability(&source.server.url(&format!("/{name}.xml")), name))
+            .collect();
+        source.server.file("/capabilitylist.xml", document("capabilitylist", "", "", &entries));
+        let sets = capability(&source.server.url("/capabilitylist.xml"), "capabilitylist");
+        source.server.file("/.well-known/resourcesync", document("description", "", "", &sets));
+        source
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        self.server.url(path)
+    }
+
+    /// Publishes its Resource List as of a second.
+    pub fn list(&self, second: u64) {
+        let entries: String = self.now.iter().map(|(path, bytes)| entry(&self.url(path), &facts_of(bytes))).collect();
+        self.server.file("/resourcelist.xml", resource_list(&at(second), &entries));
+    }
+
+    /// A resource has these bytes now.
+    pub fn put(&mut self, path: &str, bytes: &[u8]) {
+        self.server.file(path, bytes);
+        self.now.insert(path.to_owned(), bytes.to_vec());
+    }
+
+    pub fn remove(&mut self, path: &str) {
+        self.server.remove(path);
+        self.now.remove(path);
+    }
+
+    /// Creates, updates or deletes, and returns what a Change List says of it.
+    pub fn does(&mut self, kind: &str, path: &str, second: u64, text: &str) -> String {
+        match kind {
+            "deleted" => self.remove(path),
+            _ => self.put(path, text.as_bytes()),
+        }
+        told(&self.url(path), kind, second, text.as_bytes())
+    }
+
+    /// Publishes `/changelist.xml`, open, from second 0.
+    pub fn changes(&self, entries: &str) {
+        self.server.file("/changelist.xml", change_list(Some(0), None, "", entries));
+    }
+}
