@@ -44,7 +44,7 @@ pub use log::{ChangeRow, SyncRow, VersionLog};
 pub use packages::{Attached, Looked, MemberRow, MemberState, MemberTotals, PackageRow, UnseenMember};
 pub use reader::{Content, DirEntry, Node, Place, Pool, Reader, Totals, VersionRow};
 pub use record::{Extra, Record};
-pub use rows::{Changes, DocumentRow, Evictable, Outcome, Seed, SetRow, SetState, Stored, SyncResult, Upserted};
+pub use rows::{Changes, DocumentRow, Evictable, News, Outcome, Seed, SetRow, SetState, Stored, SyncResult, Upserted};
 pub use transaction::{Recent, Transaction, Unseen};
 pub use writer::Writer;
 

@@ -46,7 +46,7 @@ use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use crate::catalog::{CatalogError, Changes, Pool, SetRow, Writer};
+use crate::catalog::{CatalogError, News, Pool, SetRow, Writer};
 use crate::document::Capability;
 use crate::path::Mapper;
 use crate::source::{Client, Discovery, SourceError};
@@ -275,7 +275,7 @@ impl Engine {
         config: Config,
         client: Arc<Client>,
         mapper: Mapper,
-        announce: mpsc::UnboundedSender<Changes>,
+        announce: mpsc::UnboundedSender<News>,
     ) -> Result<Arc<Self>, SyncError> {
         let store =
             Arc::new(Store::open(cache).map_err(|error| SyncError::Cache(format!("{}: {error}", cache.display())))?);
@@ -383,6 +383,9 @@ impl Engine {
         let away = matches!(&result, Err(error) if error.is_away());
         self.status.ended(result.is_ok(), away);
         self.synced.send_replace(());
+        if result.is_ok() {
+            self.ledger.told().await;
+        }
         match &result {
             Ok(summary) => tracing::info!(?summary, "synced"),
             Err(error) => self.status.error(&format!("sync failed: {error}")),

@@ -561,7 +561,7 @@ fn what_the_field_publishes_as_changes_is_understood() {
     assert!(warnings.contains("has no time zone; taken as UTC"), "{warnings}");
     // One bad entry does not stop the others; one without `change` is an update.
     let entries = entries
-        + "<url><loc>http://[not-a-uri/</loc><rs:md change=\"updated\"/></url>"
+        + "<url><loc>mailto:somebody@example.org</loc><rs:md change=\"updated\"/></url>"
         + &support::entry(&source.url("/a"), &format!("datetime=\"{}\" {}", at(30), support::facts_of(b"a, anew")));
     source.put("/a", b"a, anew");
     source.changes(&entries);

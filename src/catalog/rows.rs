@@ -38,6 +38,23 @@ impl Changes {
     }
 }
 
+/// For whoever shows the tree.
+pub enum News {
+    /// A commit changed this.
+    Changed(Changes),
+    /// To be called when all that was said before has been seen to.
+    Told(Box<dyn FnOnce() + Send>),
+}
+
+impl std::fmt::Debug for News {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Changed(changes) => changes.fmt(f),
+            Self::Told(_) => f.write_str("Told"),
+        }
+    }
+}
+
 /// What one entry of a list came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {

@@ -16,7 +16,7 @@ use super::messages::{Progress, Report};
 use super::options::Options;
 use super::report::Reporter;
 use super::{Done, Stop, control, exit, logging, mounts};
-use crate::catalog::{CacheLock, Changes, SetState};
+use crate::catalog::{CacheLock, News, SetState};
 use crate::fs::{Filesystem, View, invalidate};
 use crate::path::Mapper;
 use crate::source::{Client, Credentials, Options as ClientOptions};
@@ -194,7 +194,7 @@ async fn serve(task: &Task, cache: &std::path::Path, tell: &Tell) -> Done {
 fn open_engine(
     task: &Task,
     cache: &std::path::Path,
-    announce: mpsc::UnboundedSender<Changes>,
+    announce: mpsc::UnboundedSender<News>,
 ) -> Result<Arc<Engine>, String> {
     let options = &task.options;
     let credentials = match &options.credentials {

@@ -11,24 +11,23 @@ use std::os::fd::OwnedFd;
 use fuser::{INodeNo, Notifier};
 use tokio::sync::mpsc;
 
-use crate::catalog::Changes;
+use crate::catalog::{Changes, News};
 
 /// `FUSE_NOTIFY_INC_EPOCH`, which fuser has no call for.
 const INC_EPOCH: i32 = 8;
 
-/// Starts the thread. It ends when the sender of `changes` is gone. `device` is a duplicate of the
+/// Starts the thread. It ends when the sender of `news` is gone. `device` is a duplicate of the
 /// session's.
 ///
 /// # Errors
 /// If the thread cannot be started.
-pub fn start(
-    notifier: Notifier,
-    device: OwnedFd,
-    mut changes: mpsc::UnboundedReceiver<Changes>,
-) -> std::io::Result<()> {
+pub fn start(notifier: Notifier, device: OwnedFd, mut news: mpsc::UnboundedReceiver<News>) -> std::io::Result<()> {
     std::thread::Builder::new().name("invalidate".to_owned()).spawn(move || {
-        while let Some(change) = changes.blocking_recv() {
-            tell(&notifier, &device, &change);
+        while let Some(news) = news.blocking_recv() {
+            match news {
+                News::Changed(changes) => tell(&notifier, &device, &changes),
+                News::Told(done) => done(),
+            }
         }
     })?;
     Ok(())

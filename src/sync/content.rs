@@ -355,7 +355,7 @@ impl Contents {
             }
         }
         if waited_for && errors.iter().any(|error| error.trouble.is_doubt()) && self.is_behind(version, flight).await {
-            let reason = format!("{}: the Source has changed it meanwhile; open the file anew", row.uri);
+            let reason = format!("{}; there is a newer version of it now: open the file anew", reason(&row, &errors));
             return Err(self.failed(version, reason));
         }
         Err(self.failed(version, reason(&row, &errors)))

@@ -677,12 +677,15 @@ pub(super) async fn forget_idle(engine: &Arc<Engine>, set: i64, kept: Vec<i64>) 
 #[derive(Debug, Default)]
 pub(super) struct Packed {
     pub(super) packages: Vec<Listed>,
+    /// What happened before then is in the tree.
+    since: Option<Datetime>,
     pub(super) failed: Vec<SourceError>,
 }
 
 impl Packed {
     pub(super) fn extend(&mut self, other: Self) {
         self.packages.extend(other.packages);
+        self.since = other.since;
         self.failed.extend(other.failed);
     }
 
@@ -701,7 +704,7 @@ pub(super) async fn packages_since(
 ) -> Result<Packed, SyncError> {
     let (rset, status) = (set.id, Arc::clone(engine.status()));
     let looked = tokio::task::spawn_blocking(move || {
-        let mut packed = Packed::default();
+        let mut packed = Packed { since, ..Packed::default() };
         for document in &documents {
             if let Err(error) = packages_of(document, rset, &status, &mut packed.packages, &mut packed.failed) {
                 packed.failed.push(error);
@@ -729,6 +732,11 @@ pub(super) async fn manifests_of_changes(engine: &Arc<Engine>, packed: Packed) -
         return Ok(dump.into_lists());
     }
     enter(engine, &mut dump, how).await?;
+    // The interval of a package ends where that of the next one begins: it may all be in the tree.
+    dump.packages.retain(|listed| {
+        let done = listed.until.zip(packed.since).is_some_and(|(until, since)| until <= since);
+        !(done && listed.row.indexed)
+    });
     read(engine, &mut dump, &[], how).await;
     let mut lists = Lists { failed: dump.failed, ..Lists::default() };
     let mut manifests: Vec<Spooled> = dump.manifests;

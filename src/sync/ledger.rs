@@ -15,12 +15,15 @@ use super::SyncError;
 use super::open_files::OpenFiles;
 use super::room;
 use super::status::Status;
-use crate::catalog::{CatalogError, Changes, Content, Looked, MemberState, Transaction, Writer};
+use crate::catalog::{CatalogError, Changes, Content, Looked, MemberState, News, Transaction, Writer};
 use crate::document::Datetime;
 use crate::store::Store;
 
 /// How often what came into the store is brought to the disk.
 const FLUSH: Duration = Duration::from_secs(30);
+
+/// How long the end of a sync waits for the kernel to know of it.
+const TELLING: Duration = Duration::from_secs(10);
 
 /// The most facts in one transaction.
 const BATCH: usize = 2000;
@@ -48,7 +51,7 @@ struct Inner {
     pending: Mutex<HashMap<i64, Content>>,
     members: Mutex<HashMap<i64, Looked>>,
     sizes: Mutex<HashMap<i64, u64>>,
-    announce: mpsc::UnboundedSender<Changes>,
+    announce: mpsc::UnboundedSender<News>,
     stored: AtomicU64,
     cache_size: Option<u64>,
     /// Whether a long step has left much in the write-ahead log.
@@ -63,7 +66,7 @@ impl Ledger {
         writer: Writer,
         store: Arc<Store>,
         status: Arc<Status>,
-        announce: mpsc::UnboundedSender<Changes>,
+        announce: mpsc::UnboundedSender<News>,
         cache_size: Option<u64>,
         open_files: OpenFiles,
     ) -> Result<Self, SyncError> {
@@ -128,7 +131,21 @@ impl Ledger {
     fn announce(&self, changes: Changes) {
         if !changes.is_empty() {
             // Nobody listens where nothing is mounted.
-            let _ = self.0.announce.send(changes);
+            let _ = self.0.announce.send(News::Changed(changes));
+        }
+    }
+
+    /// Waits until whoever looks at the tree has been told of all that was changed, within a deadline.
+    pub(super) async fn told(&self) {
+        let (done, wait) = oneshot::channel();
+        let told = Box::new(move || {
+            // Whoever waited may have given up.
+            let _ = done.send(());
+        });
+        if self.0.announce.send(News::Told(told)).is_ok() && tokio::time::timeout(TELLING, wait).await.is_err() {
+            self.0
+                .status
+                .warning("the kernel takes its time to forget what changed; names may be out of date for a moment");
         }
     }
 

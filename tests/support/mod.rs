@@ -4,6 +4,7 @@
 
 pub mod changes;
 pub mod dump;
+pub mod history;
 pub mod nginx;
 pub mod server;
 

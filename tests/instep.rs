@@ -1,0 +1,257 @@
+//! Staying in step at full size: 20,000 resources that change while they are read, by Change List and by
+//! Change Dump; and a daemon that is killed a hundred times while it writes.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics has failed")]
+
+mod support;
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use support::history::History;
+use support::nginx::Nginx;
+use support::{Mirror, run, scramble, sha256, shell};
+
+fn seed() -> u64 {
+    let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| u64::from(std::process::id()));
+    println!("SEED={seed}");
+    seed
+}
+
+/// What every path ever was, as readers check it.
+type Ever = Arc<Mutex<HashMap<String, HashSet<String>>>>;
+
+/// Readers that open files, read a little, and go on later.
+struct Readers {
+    stop: Arc<AtomicBool>,
+    whole: Arc<AtomicU64>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl Readers {
+    fn start(mount: &Path, ever: &Ever, seed: u64) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let whole = Arc::new(AtomicU64::new(0));
+        let threads = (0..4_u64)
+            .map(|number| {
+                let (mount, ever, stop, whole) =
+                    (mount.to_owned(), Arc::clone(ever), Arc::clone(&stop), Arc::clone(&whole));
+                std::thread::spawn(move || {
+                    let mut random = seed + number;
+                    while !stop.load(Ordering::SeqCst) {
+                        random = scramble(random);
+                        let folder = mount.join(format!("data/{:03}", random % 8));
+                        let Ok(names) = fs::read_dir(&folder) else { continue };
+                        let names: Vec<PathBuf> = names.flatten().map(|name| name.path()).collect();
+                        let Some(path) = names.get(usize::try_from(random >> 20).unwrap() % names.len().max(1)) else {
+                            continue;
+                        };
+                        read_slowly(&mount, path, random, &ever, &whole);
+                    }
+                })
+            })
+            .collect();
+        Self { stop, whole, threads }
+    }
+
+    /// How many files were read whole.
+    fn end(self) -> u64 {
+        self.stop.store(true, Ordering::SeqCst);
+        self.threads.into_iter().for_each(|thread| thread.join().expect("no reader saw anything wrong"));
+        self.whole.load(Ordering::SeqCst)
+    }
+}
+
+/// Reads a file in two parts, with some time between them: whoever has the first has the rest.
+fn read_slowly(mount: &Path, path: &Path, random: u64, ever: &Ever, whole: &AtomicU64) {
+    // What was deleted before it was opened, or superseded before its first byte, is an error.
+    let Ok(mut file) = File::open(path) else { return };
+    let size = file.metadata().unwrap().len();
+    let mut first = [0; 50];
+    if file.read_exact(&mut first).is_err() {
+        return;
+    }
+    std::thread::sleep(std::time::Duration::from_millis(random % 80));
+    let mut content = first.to_vec();
+    file.read_to_end(&mut content).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    assert_eq!(content.len() as u64, size, "{}", path.display());
+    let name = format!("/{}", path.strip_prefix(mount).unwrap().display());
+    let digest = sha256(&content);
+    assert!(ever.lock().unwrap()[&name].contains(&digest), "{name} was never that");
+    whole.fetch_add(1, Ordering::SeqCst);
+}
+
+/// Ten batches of five hundred changes; after each, the mount is what the Source is.
+fn ten_batches(count: u64, capabilities: &[&str], by: &str) {
+    support::require(&["nginx"]);
+    let seed = seed();
+    let mut nginx = Nginx::prepare();
+    let mut history = History::new(&nginx, seed, count);
+    history.publish(capabilities);
+    nginx.start();
+    let mirror = Mirror::mount(&nginx.url("/"), "poll=0");
+    let ever: Ever = Arc::new(Mutex::new(history.ever.clone()));
+    let readers = Readers::start(&mirror.directory, &ever, seed);
+    let compare = || shell(&format!("diff -r {}/data {}/data", mirror.directory.display(), nginx.root().display()));
+    assert_eq!(compare(), "");
+    let mut held = Vec::new();
+    for batch in 0..10 {
+        // Some are open over it, their first byte read.
+        for path in history.now.keys().step_by(397) {
+            let mut file = File::open(mirror.path(path.trim_start_matches('/'))).unwrap();
+            let mut first = [0; 1];
+            file.read_exact(&mut first).unwrap();
+            held.push((path.clone(), history.now[path].clone(), file));
+        }
+        history.changes(500);
+        *ever.lock().unwrap() = history.ever.clone();
+        if capabilities.contains(&"changedump") {
+            history.pack();
+        }
+        match batch {
+            3 | 6 => history.rotate(),
+            _ if capabilities.contains(&"changedump") => history.rotate(),
+            _ => history.publish_changes(),
+        }
+        let said = mirror.refreshed();
+        assert_eq!(compare(), "", "SEED={seed}, batch {batch}: {said}");
+        let status = mirror.status();
+        assert_eq!(status["sets"][0]["changes"]["from"], by, "{status:#}");
+        assert_eq!((&status["state"], &status["resources"]), (&"complete".into(), &history.now.len().into()));
+        let versions = mirror.count("SELECT count(*) FROM version");
+        assert_eq!(
+            versions.unsigned_abs(),
+            history.versions,
+            "SEED={seed}, batch {batch}: no change missed, none twice"
+        );
+    }
+    for (path, was, mut file) in held {
+        let mut rest = Vec::new();
+        file.read_to_end(&mut rest).unwrap_or_else(|error| panic!("SEED={seed}, {path}: {error}"));
+        assert_eq!(rest, was[1..], "SEED={seed}, {path}: an open file keeps its version");
+    }
+    let whole = readers.end();
+    println!("{whole} files were read whole by readers beside");
+    assert!(whole > 100, "{whole}");
+    // And it is all the same for whoever has not looked before.
+    mirror.remount();
+    assert_eq!(compare(), "");
+    if by == "changedump" {
+        // Each bitstream is kept, and was taken from a package.
+        let without = "SELECT count(*) FROM version v WHERE change IS NOT NULL AND object IS NULL
+                       AND NOT EXISTS (SELECT 1 FROM member m WHERE m.version = v.id)";
+        assert_eq!(mirror.count(without), 0);
+        let asked = nginx.log().iter().filter(|path| path.contains("new-")).count();
+        assert_eq!(asked, 0, "what was created came in packages");
+    }
+}
+
+#[test]
+fn twenty_thousand_resources_stay_in_step_by_change_list() {
+    ten_batches(20_000, &["changelist"], "changelist");
+}
+
+#[test]
+fn twenty_thousand_resources_stay_in_step_by_change_dump() {
+    ten_batches(20_000, &["changelist", "changedump"], "changedump");
+}
+
+#[test]
+fn a_source_is_followed_by_its_change_dump_alone() {
+    ten_batches(4000, &["changedump"], "changedump");
+}
+
+/// Whether the daemon is writing to its cache just now: whether one of its threads is in such a system call.
+fn is_writing(daemon: u32) -> bool {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{daemon}/task")) else { return false };
+    // pwrite64, fsync, fdatasync and ftruncate, as x86-64 and AArch64 number them.
+    let numbers: &[&str] =
+        if cfg!(target_arch = "x86_64") { &["18", "74", "75", "77"] } else { &["68", "82", "83", "46"] };
+    tasks.flatten().any(|task| {
+        let call = fs::read_to_string(task.path().join("syscall")).unwrap_or_default();
+        call.split(' ').next().is_some_and(|number| numbers.contains(&number))
+    })
+}
+
+/// Whether the write-ahead log ends in the middle of a transaction.
+fn is_torn(wal: &[u8]) -> bool {
+    let word = |at: usize| wal.get(at..at + 4).map(|bytes| u32::from_be_bytes(bytes.try_into().unwrap()));
+    let (Some(page), Some(salt)) = (word(8), word(16)) else { return false };
+    let mut at = 32;
+    let mut torn = false;
+    // A frame: its page, the size of the database if it ends a transaction, the salts, two sums, the page itself.
+    while let (Some(commit), Some(own)) = (word(at + 4), word(at + 8)) {
+        if own != salt {
+            break;
+        }
+        torn = commit == 0;
+        at += 24 + page as usize;
+    }
+    torn
+}
+
+#[test]
+fn a_hundred_kills_most_of_them_inside_a_write_lose_no_change_and_double_none() {
+    support::require(&["nginx"]);
+    let seed = seed();
+    let mut nginx = Nginx::prepare();
+    let mut history = History::new(&nginx, seed, 300);
+    history.publish(&["changelist", "changedump"]);
+    nginx.start();
+    let mirror = Mirror::mount(&nginx.url("/"), "poll=0");
+    let wal = mirror.cache.join("catalog.db-wal");
+    let (mut inside, mut kills) = (0, 0);
+    for round in 0..100_u64 {
+        history.changes(50 + scramble(seed + round) % 200);
+        // By list, by package, by both in turn, with lists that end and begin.
+        if scramble(seed ^ round) % 3 == 0 {
+            history.pack();
+        }
+        match scramble(seed ^ round) % 5 {
+            0 => history.rotate(),
+            _ => history.publish_changes(),
+        }
+        let daemon = mirror.daemon().expect("a daemon");
+        let directory = mirror.directory.to_string_lossy().into_owned();
+        let refresh = std::thread::spawn(move || run(&["refresh", &directory]));
+        // In the first, or the second, or the third of its writes that is seen; or when it is done.
+        let mut wanted = scramble(seed * 7 + round) % 3;
+        let writing = loop {
+            match (is_writing(daemon), wanted) {
+                (true, 0) => break true,
+                (true, _) => wanted -= 1,
+                (false, _) if refresh.is_finished() => break false,
+                (false, _) => {}
+            }
+        };
+        let kill = rustix::process::Pid::from_raw(i32::try_from(daemon).unwrap()).unwrap();
+        rustix::process::kill_process(kill, rustix::process::Signal::KILL).unwrap();
+        mirror.wait_for_end();
+        kills += 1;
+        inside += u32::from(writing || is_torn(&fs::read(&wal).unwrap_or_default()));
+        refresh.join().unwrap();
+        let output = mirror.try_mount();
+        assert!(output.status.success(), "SEED={seed}: {}", support::text(&output));
+        let paths: Vec<String> = history.now.keys().map(|path| path.trim_start_matches('/').to_owned()).collect();
+        let began = std::time::Instant::now();
+        // The mount has its tree at once, and goes on with the sync that was cut off.
+        while mirror.files() != paths || mirror.status()["activity"] != "idle" {
+            assert!(began.elapsed().as_secs() < 20, "SEED={seed}, round {round}: {:#}", mirror.status());
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        let versions = mirror.count("SELECT count(*) FROM version").unsigned_abs();
+        assert_eq!(versions, history.versions, "SEED={seed}, round {round}: no change is lost, none is applied twice");
+        // Some are read each time, and all in the end.
+        for (path, body) in history.now.iter().skip(usize::try_from(round % 17).unwrap()).step_by(17) {
+            assert_eq!(mirror.read(path.trim_start_matches('/')).unwrap(), *body, "SEED={seed}, round {round}, {path}");
+        }
+    }
+    println!("{kills} kills, {inside} of them inside a write");
+    assert!(inside >= 80, "{inside} of {kills}");
+    assert_eq!(shell(&format!("diff -r {}/data {}/data", mirror.directory.display(), nginx.root().display())), "");
+}
