@@ -21,6 +21,7 @@
 //! current version, or a directory below which a live file is.
 
 mod changes;
+mod compare;
 mod feeds;
 mod lock;
 mod log;
@@ -38,6 +39,7 @@ use std::path::Path;
 use thiserror::Error;
 
 pub use changes::{Changed, How};
+pub use compare::{Compared, Comparison, Difference, Kept};
 pub use feeds::{Feed, Offer, Tally};
 pub use lock::CacheLock;
 pub use log::{ChangeRow, SyncRow, VersionLog};

@@ -7,6 +7,7 @@
 //! code; that colours and bars appear on a terminal only, and `NO_COLOR` is heeded; that no secret is
 //! ever printed.
 
+mod audit;
 mod bridge;
 mod commands;
 mod control;

@@ -8,6 +8,7 @@
 //! | --- | --- |
 //! | [`document`] | nothing of ours |
 //! | [`path`] | nothing of ours |
+//! | [`patch`] | nothing of ours |
 //! | [`catalog`] | [`document`], [`path`] |
 //! | [`store`] | nothing of ours |
 //! | [`source`] | [`document`] |
@@ -26,6 +27,7 @@ pub mod cli;
 pub mod demo;
 pub mod document;
 pub mod fs;
+pub mod patch;
 pub mod path;
 pub mod source;
 pub mod store;

@@ -15,6 +15,7 @@
 //! Locks, in the order in which they may be taken together: a sync's turn, the writer. All others are
 //! held for a look or an assignment, and never while one waits for anything.
 
+mod audit;
 mod baseline;
 mod changes;
 mod content;
@@ -29,6 +30,7 @@ mod open_files;
 mod order;
 mod packages;
 mod packed;
+mod patches;
 mod ranges;
 mod room;
 mod seed;
@@ -52,6 +54,7 @@ use crate::path::Mapper;
 use crate::source::{Client, Discovery, SourceError};
 use crate::store::Store;
 
+pub use audit::{Audit, Finding, Findings};
 pub use content::{Failure, Ready};
 pub use status::{Progress, Status, Trouble};
 
@@ -180,6 +183,8 @@ pub enum Trigger {
     },
     /// Bytes are not what they should be: the mirror may be behind.
     Doubt,
+    /// An audit found that the mirror is not what the lists say.
+    Repair,
 }
 
 /// What a sync came to.
@@ -390,6 +395,34 @@ impl Engine {
             Ok(summary) => tracing::info!(?summary, "synced"),
             Err(error) => self.status.error(&format!("sync failed: {error}")),
         }
+        result
+    }
+
+    /// Compares the mirror with the Source's current lists, and, if `content` says so, what is in the cache with
+    /// its hashes. If `repair` says so, what was found is mended, and the mirror is compared again.
+    ///
+    /// # Errors
+    /// If the Source or the cache cannot be read.
+    pub async fn audit(self: &Arc<Self>, content: bool, repair: bool) -> Result<Audit, SyncError> {
+        let _turn = self.turn.lock().await;
+        if self.config.offline {
+            return Err(SyncError::Unfit(
+                "the mount is offline (-o offline); there are no lists to compare with".to_owned(),
+            ));
+        }
+        self.status.began();
+        let work = async {
+            let found = audit::audit(self, content, repair).await?;
+            if !repair || found.in_sync() {
+                return Ok(found);
+            }
+            audit::repair(self).await?;
+            self.ledger.told().await;
+            audit::audit(self, content, false).await
+        };
+        let result: Result<Audit, SyncError> = work.await;
+        self.status.finished();
+        self.synced.send_replace(());
         result
     }
 

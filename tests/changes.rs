@@ -561,7 +561,8 @@ fn what_the_field_publishes_as_changes_is_understood() {
     assert!(warnings.contains("has no time zone; taken as UTC"), "{warnings}");
     // One bad entry does not stop the others; one without `change` is an update.
     let entries = entries
-        + "<url><loc>mailto:somebody@example.org</loc><rs:md change=\"updated\"/></url>"
+        + "<url><rs:md change=\"updated\"/></url>"
+        + &change(&source.url("/b"), "twisted", &format!("datetime=\"yesterday\" {}", support::facts_of(b"b, anew")))
         + &support::entry(&source.url("/a"), &format!("datetime=\"{}\" {}", at(30), support::facts_of(b"a, anew")));
     source.put("/a", b"a, anew");
     source.changes(&entries);

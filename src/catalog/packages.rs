@@ -244,6 +244,36 @@ impl Reader {
         Ok(rows.filter_map(rusqlite::Result::transpose).collect::<rusqlite::Result<_>>()?)
     }
 
+    /// The patches in packages that make a version of the one before it: their media types, and where they lie.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn patches(&self, version: i64) -> Result<Vec<(String, MemberRow)>> {
+        let mut statement = self.connection().prepare_cached(
+            "SELECT m.version, m.package, m.header, m.compressed, m.size, m.crc, m.name_length, m.deflated, NULL, 0, 0,
+                    p.epoch, m.type FROM patch m JOIN package p ON p.id = m.package WHERE m.version = ?1",
+        )?;
+        let rows = statement.query_map([version], |row| {
+            let media: String = row.get(12)?;
+            Ok(member(row, 0)?.map(|row| (media, row)))
+        })?;
+        Ok(rows.filter_map(rusqlite::Result::transpose).collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// The version that this one superseded, if that did not end with its resource.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn version_before(&self, version: i64) -> Result<Option<i64>> {
+        let mut statement = self.connection().prepare_cached(
+            "SELECT b.id, b.gone FROM version v JOIN version b ON b.name = v.name AND b.until IS NOT NULL
+             WHERE v.id = ?1 AND (b.begin, b.id) < (v.begin, v.id) ORDER BY b.begin DESC, b.id DESC LIMIT 1",
+        )?;
+        let found: Option<(i64, Option<i64>)> =
+            statement.query_row([version], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+        Ok(found.filter(|(_, gone)| gone.is_none()).map(|(id, _)| id))
+    }
+
     /// Bytes of the members that [`Reader::unseen_members`] gives, and their number.
     ///
     /// # Errors
@@ -380,6 +410,7 @@ impl Transaction<'_> {
     /// If SQLite fails.
     pub fn forget_package(&self, id: i64) -> Result<()> {
         self.connection().execute("DELETE FROM member WHERE package = ?1", [id])?;
+        self.connection().execute("DELETE FROM patch WHERE package = ?1", [id])?;
         self.connection().execute("DELETE FROM package WHERE id = ?1", [id])?;
         Ok(())
     }
@@ -396,13 +427,38 @@ impl Transaction<'_> {
                 // Of versions that are superseded, what is not here cannot be had again in any case.
                 "SELECT id FROM package p WHERE rset = ?1 AND NOT EXISTS (
                      SELECT 1 FROM member m JOIN version v ON v.id = m.version
-                     WHERE m.package = p.id AND (v.until IS NULL OR p.bytes > 0))",
+                     WHERE m.package = p.id AND (v.until IS NULL OR p.bytes > 0 OR p.wanted))
+                 AND NOT EXISTS (SELECT 1 FROM patch m WHERE m.package = p.id)",
             )?
             .query_map([rset], |row| row.get(0))?
             .collect::<rusqlite::Result<_>>()?;
         let idle: Vec<i64> = idle.into_iter().filter(|id| !kept.contains(id)).collect();
         idle.iter().try_for_each(|id| self.forget_package(*id))?;
         Ok(idle)
+    }
+
+    /// A patch in a package makes a version of the one before it.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn attach_patch(&self, version: i64, media: &str, row: &MemberRow) -> Result<()> {
+        self.connection()
+            .prepare_cached(
+                "INSERT OR IGNORE INTO patch (version, package, header, compressed, size, crc, name_length, deflated, type)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            )?
+            .execute(params![
+                version,
+                row.package,
+                signed(row.header),
+                signed(row.compressed),
+                signed(row.size),
+                row.crc,
+                row.name_length,
+                row.deflated,
+                media
+            ])?;
+        Ok(())
     }
 
     /// The member that a version has as its content has been looked at.

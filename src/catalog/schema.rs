@@ -142,6 +142,21 @@ const STEPS: [&str; 3] = ["
     ALTER TABLE rset ADD COLUMN follows TEXT;       -- what its changes came from last
     ALTER TABLE rset ADD COLUMN follows_why TEXT;   -- and why from that
 
+    -- Where in a package a patch lies that makes a version of the one before it.
+    CREATE TABLE patch (
+        version INTEGER NOT NULL,
+        package INTEGER NOT NULL,
+        header INTEGER NOT NULL,
+        compressed INTEGER NOT NULL,
+        size INTEGER NOT NULL,
+        crc INTEGER NOT NULL,
+        name_length INTEGER NOT NULL,
+        deflated INTEGER NOT NULL,
+        type TEXT NOT NULL,
+        PRIMARY KEY (version, package, header)
+    ) WITHOUT ROWID;
+    CREATE INDEX patch_package ON patch (package);
+
     -- Syncs that changed something, each a step.
     CREATE TABLE sync (
         id INTEGER PRIMARY KEY,

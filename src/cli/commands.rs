@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use super::mount::Mount;
-use super::{Done, Stop, demo, exit, fetch, inspect, install, log, mount, options, refresh, status};
+use super::{Done, Stop, audit, demo, exit, fetch, inspect, install, log, mount, options, refresh, status};
 
 /// Mount a ResourceSync Source as a read-only directory: complete, verified, readable when the Source
 /// is away.
@@ -90,6 +90,26 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Compare the mirror with what its Source lists now; exits 0 if they agree, 1 if not
+    #[command(
+        after_help = "Missing: listed, not here. Extra: here, not listed. Stale: another time, length or hash. Corrupt (with\n\
+                            --content): content in the cache that is not what it was. What the Source's changes told since its\n\
+                            lists were made is newer than they are, and no fault."
+    )]
+    Audit {
+        /// A mount, or a path in one
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+        /// Hash what is in the cache again, too
+        #[arg(long)]
+        content: bool,
+        /// Mend what is found: read all lists again, fetch damaged content anew; then compare again
+        #[arg(long)]
+        repair: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Bring content into the cache ahead of use; a directory means all below it
     Fetch {
         /// Keep it: cache_size= will not evict it
@@ -142,6 +162,7 @@ pub(super) fn run(arguments: Vec<OsString>) -> Done {
         Command::Status { directory, json, watch } => status::run(directory.as_deref(), json, watch),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Refresh { directory, accept_deletions } => refresh::run(&directory, accept_deletions),
+        Command::Audit { directory, content, repair, json } => audit::run(&directory, content, repair, json),
         Command::Log { path, since, json } => log::run(&path, since.as_deref(), json),
         Command::Fetch { pin, paths } => fetch::run(&paths, pin),
         Command::Install(arguments) => install::run(&arguments),

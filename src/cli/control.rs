@@ -11,7 +11,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, unix::OwnedWriteHalf};
 
 use super::messages::{Progress, Request, Response};
-use super::{Stop, log, mounts, options, report, show};
+use super::{Stop, audit, log, mounts, options, report, show};
 use crate::sync::{Engine, Trigger};
 
 const SOCKET: &str = "control";
@@ -69,6 +69,7 @@ async fn answer(engine: &Arc<Engine>, line: &str, mut to: OwnedWriteHalf) {
     let response = match serde_json::from_str(line) {
         Err(error) => Response::Failed { error: format!("a request that is not understood: {error}") },
         Ok(Request::Refresh { accept_deletions }) => refresh(engine, accept_deletions, &mut to).await,
+        Ok(Request::Audit { content, repair }) => audit::tell(engine, content, repair, &mut to).await,
         Ok(Request::Log { path, since }) => log::tell(engine, &path, since.as_deref(), &mut to).await,
         Ok(Request::Fetch { path, pin }) => fetch(engine, &path, pin, &mut to).await,
         Ok(Request::Remount { options, sloppy }) => match options::Options::parse(&options, sloppy) {
@@ -100,7 +101,7 @@ pub(super) fn summary_text(summary: &crate::sync::Summary) -> String {
 }
 
 /// How often progress is told.
-const TICK: std::time::Duration = std::time::Duration::from_millis(100);
+pub(super) const TICK: std::time::Duration = std::time::Duration::from_millis(100);
 
 async fn refresh(engine: &Arc<Engine>, accept_deletions: bool, to: &mut OwnedWriteHalf) -> Response {
     // A task of its own: whoever asked may go, and the sync goes on.

@@ -99,6 +99,57 @@ pub(super) struct VersionEntry {
     pub(super) cached: bool,
 }
 
+/// What an audit found.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct AuditReport {
+    pub(super) in_sync: bool,
+    /// Resources that the lists name.
+    pub(super) listed: u64,
+    /// Those that the Source's changes made newer than the lists.
+    pub(super) newer: u64,
+    pub(super) counts: Counts,
+    /// Files of content that were hashed again.
+    pub(super) checked_files: u64,
+    pub(super) checked_bytes: u64,
+    /// Of each kind, the first ten thousand.
+    pub(super) missing: Vec<FindingEntry>,
+    pub(super) extra: Vec<FindingEntry>,
+    pub(super) stale: Vec<FindingEntry>,
+    pub(super) corrupt: Vec<FindingEntry>,
+    /// What could not be read.
+    pub(super) unread: Vec<String>,
+}
+
+/// How many findings of each kind there are.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Counts {
+    pub(super) missing: u64,
+    pub(super) extra: u64,
+    pub(super) stale: u64,
+    pub(super) corrupt: u64,
+}
+
+/// Something that an audit found.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct FindingEntry {
+    /// In the mount.
+    pub(super) path: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) uri: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) differences: Vec<DifferenceEntry>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) problem: Option<String>,
+}
+
+/// What is not as listed: `lastmod`, `length`, or the name of a digest.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct DifferenceEntry {
+    pub(super) what: String,
+    pub(super) here: String,
+    pub(super) listed: String,
+}
+
 /// To a daemon.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -107,6 +158,8 @@ pub(super) enum Request {
     Refresh { accept_deletions: bool },
     /// Tell the versions of the resource at this path, or what changed below it, since then.
     Log { path: String, since: Option<String> },
+    /// Compare the mirror with its Source's lists.
+    Audit { content: bool, repair: bool },
     /// Fetch what is at or below this path.
     Fetch { path: String, pin: bool },
     /// Change options.
@@ -125,6 +178,8 @@ pub(super) enum Response {
     Sync(SyncEntry),
     /// A version of a resource.
     Version(VersionEntry),
+    /// What an audit found.
+    Audited(Box<AuditReport>),
     /// It is done.
     Done { text: String },
     /// It failed.

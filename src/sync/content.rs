@@ -89,7 +89,7 @@ impl Flight {
 pub(super) struct Contents {
     pub(super) verify: Verify,
     pub(super) offline: bool,
-    client: Arc<Client>,
+    pub(super) client: Arc<Client>,
     pub(super) store: Arc<Store>,
     pub(super) readers: Arc<Pool>,
     pub(super) ledger: Ledger,
@@ -301,6 +301,11 @@ impl Contents {
                 Ok(ready) => return Ok(ready),
                 Err(error) => errors.push(error),
             }
+        }
+        if download::streamed_from(&self.store, version).is_none()
+            && let Some(content) = self.patched(&row, flight).await
+        {
+            return self.land(&row, content);
         }
         if let Some(failure) = self.not_here(&row) {
             return Err(failure);

@@ -29,6 +29,8 @@ use crate::store::archive::{Directory, Found, Member, Method, Partial};
 
 /// The name of the manifest in a package (core 11.2).
 const MANIFEST: &str = "manifest.xml";
+/// The relation of a resource to a description of what changed in it (core 14.4).
+pub(super) const PATCH: &str = "http://www.openarchives.org/rs/terms/patch";
 /// How many packages are read at once.
 const AT_ONCE: usize = 8;
 /// Members with a flaw that are told of one by one, of each package.
@@ -489,7 +491,12 @@ impl Attacher {
             self.flaw(&record.uri, &why);
             return None;
         }
-        Some(MemberRow {
+        Some(self.row(&member))
+    }
+
+    /// As the catalog has it.
+    fn row(&self, member: &Member) -> MemberRow {
+        MemberRow {
             version: 0,
             package: self.package.id,
             header: member.header,
@@ -502,7 +509,7 @@ impl Attacher {
             coded: false,
             state: MemberState::Unseen,
             epoch: self.package.epoch,
-        })
+        }
     }
 
     /// Of a manifest that the tree is made from: gives the version that its entry came to its member.
@@ -527,6 +534,23 @@ impl Attacher {
         record: &Record,
         version: i64,
     ) -> Result<(), CatalogError> {
+        let mut patched = false;
+        for link in entry.links.iter().filter(|link| link.is(PATCH)) {
+            let (Some(path), Some(media)) = (link.0.get("path"), link.0.get("type")) else { continue };
+            match self.directory.find(path) {
+                Found::Member(member) => {
+                    transaction.attach_patch(version, media, &self.row(&member))?;
+                    patched = true;
+                }
+                Found::Missing => {
+                    self.flaw(&record.uri, &format!("the manifest names a patch {path}, which is not in the package"));
+                }
+                Found::Refused(why) => self.flaw(&record.uri, why),
+            }
+        }
+        if patched && entry.md.get("path").is_none() {
+            return Ok(());
+        }
         let Some(mut member) = self.member(entry, record) else { return Ok(()) };
         // The version may come from a list that says less.
         member.hashes = Some(record.hashes.clone()).filter(|hashes| !hashes.is_empty());
@@ -671,6 +695,18 @@ pub(super) async fn forget_idle(engine: &Arc<Engine>, set: i64, kept: Vec<i64>) 
         engine.packages.forget(id).map_err(|error| SyncError::Cache(error.to_string()))?;
     }
     Ok(())
+}
+
+/// All manifests of a Resource Dump as they are now, without taking anything from its packages.
+pub(super) async fn lists_of(engine: &Arc<Engine>, set: &SetRow, roots: &[String]) -> Result<Lists, SyncError> {
+    let mut dump = bring(engine, set, roots, &[]).await;
+    let manifest = Capability::ResourceDumpManifest;
+    let how = Reading { download: false, wanted: false, beside: false, manifest };
+    if !dump.packages.is_empty() {
+        enter(engine, &mut dump, how).await?;
+        read(engine, &mut dump, &[], how).await;
+    }
+    Ok(dump.into_lists())
 }
 
 /// Packages of changes, from the oldest to the newest.

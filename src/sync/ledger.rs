@@ -37,7 +37,7 @@ enum Fact {
     TouchedPackage(i64),
     Member(Looked),
     Lost([u8; 32]),
-    Close(oneshot::Sender<()>),
+    Settled(oneshot::Sender<()>),
 }
 
 /// The writer's door. Cheap to clone.
@@ -279,11 +279,16 @@ impl Ledger {
         self.0.stored.load(Ordering::Relaxed)
     }
 
+    /// Waits until what was told so far is written.
+    pub(super) async fn settled(&self) -> Result<(), SyncError> {
+        let (done, wait) = oneshot::channel();
+        self.tell(Fact::Settled(done));
+        wait.await.map_err(|_| SyncError::Catalog("the writer has ended already".to_owned()))
+    }
+
     /// Writes what is still to be written, and brings everything to the disk.
     pub(super) async fn close(&self) -> Result<(), SyncError> {
-        let (done, wait) = oneshot::channel();
-        self.tell(Fact::Close(done));
-        wait.await.map_err(|_| SyncError::Catalog("the writer has ended already".to_owned()))?;
+        self.settled().await?;
         let store = Arc::clone(&self.0.store);
         self.step(move |writer| {
             flush(writer, &store)?;
@@ -344,7 +349,7 @@ async fn write_batch(ledger: &Ledger, batch: Vec<Fact>) {
     let mut facts = Vec::new();
     for fact in batch {
         match fact {
-            Fact::Close(done) => closing.push(done),
+            Fact::Settled(done) => closing.push(done),
             Fact::Stored(version, _) => {
                 versions.insert(version);
                 facts.push(fact);
@@ -382,7 +387,7 @@ async fn write_batch(ledger: &Ledger, batch: Vec<Fact>) {
                     Fact::TouchedPackage(package) => transaction.touch_package(*package, now)?,
                     Fact::Member(looked) => transaction.member_is(looked)?,
                     Fact::Lost(sha256) => went += transaction.forget_content(sha256)?,
-                    Fact::Close(_) => {}
+                    Fact::Settled(_) => {}
                 }
             }
             Ok(((came, went), transaction.commit()?))

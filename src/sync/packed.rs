@@ -266,6 +266,15 @@ impl Contents {
     }
 }
 
+/// Whether a member is still what is listed.
+///
+/// # Errors
+/// If it is not, or cannot be read.
+pub(super) fn look(package: &Package, member: &Member, expected: &Expected) -> Result<(), Flaw> {
+    let sums = Hasher::read(&expected.hashes, member.stream(Arc::clone(&package.file))?)?;
+    hold(&sums, expected, package.doubtful.load(Ordering::Acquire)).map(|_| ())
+}
+
 /// A member that is served from its package, held to what is listed.
 fn unfold(package: &Arc<Package>, member: &Member, expected: &Expected) -> Result<Unfolded, Flaw> {
     let doubtful = package.doubtful.load(Ordering::Acquire);

@@ -21,11 +21,21 @@ const NOTED: Duration = Duration::from_secs(3600);
 /// Where that time is kept.
 const DISCOVERED: &str = "discovered";
 
+/// How thorough a sync is.
+#[derive(Clone, Copy, Debug, Default)]
+struct How {
+    /// Whether lists are read even where changes tell enough.
+    lists: bool,
+    /// Whether what a complete list leaves out is let go, however much it is.
+    accept_deletions: bool,
+}
+
 /// Brings all sets in step.
 pub(super) async fn sync(engine: &Arc<Engine>, trigger: Trigger) -> Result<Summary, SyncError> {
     let accept_deletions = matches!(trigger, Trigger::Refresh { accept_deletions: true });
+    let lists = accept_deletions || matches!(trigger, Trigger::Repair);
     if let Some(chosen) = remembered(engine, &trigger).await? {
-        match all(engine, chosen, false, true).await {
+        match all(engine, chosen, How::default(), true).await {
             Ok(Some(summary)) => return Ok(summary),
             // What was remembered is not where it was.
             Ok(None) => {}
@@ -40,7 +50,7 @@ pub(super) async fn sync(engine: &Arc<Engine>, trigger: Trigger) -> Result<Summa
     found.warnings.iter().for_each(|warning| engine.status().warning(warning));
     let chosen = choose(engine, &found).await?;
     remember(engine, &chosen, found.complete).await?;
-    let summary = all(engine, chosen, accept_deletions, false).await?.unwrap_or_default();
+    let summary = all(engine, chosen, How { lists, accept_deletions }, false).await?.unwrap_or_default();
     Ok(Summary { partial: summary.partial || !found.complete, ..summary })
 }
 
@@ -48,14 +58,14 @@ pub(super) async fn sync(engine: &Arc<Engine>, trigger: Trigger) -> Result<Summa
 async fn all(
     engine: &Arc<Engine>,
     chosen: Vec<(SetRow, FoundSet)>,
-    accept_deletions: bool,
+    how: How,
     remembered: bool,
 ) -> Result<Option<Summary>, SyncError> {
     let mut summary = Summary::default();
     let mut failed = None;
     let mut synced = false;
     for (row, set) in chosen {
-        match one(engine, row, &set, accept_deletions, remembered).await {
+        match one(engine, row, &set, how, remembered).await {
             Ok(Some(part)) => {
                 synced = true;
                 summary.add(&part);
@@ -80,12 +90,13 @@ async fn one(
     engine: &Arc<Engine>,
     row: SetRow,
     found: &FoundSet,
-    accept_deletions: bool,
+    how: How,
     remembered: bool,
 ) -> Result<Option<Summary>, SyncError> {
+    let How { lists, accept_deletions } = how;
     let offers_changes = offers_changes(found);
     let settled = offers_changes
-        && !accept_deletions
+        && !lists
         && row.state == SetState::Complete
         && !engine.readers.ask(|reader| reader.feeds(row.id))?.is_empty();
     let mut summary = Summary::default();
@@ -136,7 +147,8 @@ fn reload(engine: &Engine, row: SetRow) -> Result<SetRow, SyncError> {
 
 /// What the sets offer, if it was looked for not long ago and is all that this sync needs.
 async fn remembered(engine: &Arc<Engine>, trigger: &Trigger) -> Result<Option<Vec<(SetRow, FoundSet)>>, SyncError> {
-    let deep = matches!(trigger, Trigger::Refresh { accept_deletions: true } | Trigger::Mount(Some(_)));
+    let deep =
+        matches!(trigger, Trigger::Refresh { accept_deletions: true } | Trigger::Mount(Some(_)) | Trigger::Repair);
     let sets = engine.sets()?;
     if deep || sets.is_empty() || age(engine).await?.is_none_or(|age| age >= REMEMBERED) {
         return Ok(None);
@@ -202,7 +214,7 @@ async fn remember(engine: &Arc<Engine>, chosen: &[(SetRow, FoundSet)], complete:
 }
 
 /// The sets that are mirrored, each with what was found of it. The layout is fixed the first time.
-async fn choose(engine: &Arc<Engine>, found: &Discovery) -> Result<Vec<(SetRow, FoundSet)>, SyncError> {
+pub(super) async fn choose(engine: &Arc<Engine>, found: &Discovery) -> Result<Vec<(SetRow, FoundSet)>, SyncError> {
     let known = engine.sets()?;
     let keys: Vec<&str> = found.sets.iter().map(|set| set.key.as_str()).collect();
     let labels = set_labels(&keys);

@@ -66,7 +66,7 @@ impl Rate {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Progress {
     /// What is being done: `idle`, `discovering`, `reading lists`, `reading packages`, `applying`, `fetching
-    /// packages`, `verifying`, `fetching content`.
+    /// packages`, `verifying`, `fetching content`, `comparing`, `checking content`.
     pub phase: &'static str,
     /// Documents read.
     pub documents: u64,
@@ -172,6 +172,14 @@ impl Status {
             inner.progress.phase = "idle";
             inner.began = None;
             inner.away = away;
+        });
+    }
+
+    /// Something else than a sync has ended.
+    pub(super) fn finished(&self) {
+        self.with(|inner| {
+            inner.progress.phase = "idle";
+            inner.began = None;
         });
     }
 

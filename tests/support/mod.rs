@@ -82,6 +82,14 @@ pub fn resource_list(at: &str, entries: &str) -> String {
     document("resourcelist", &format!("at=\"{at}\""), "", entries)
 }
 
+/// What a random test begins from, said so that it can be run again: `SEED`, or else another one each time.
+pub fn seed() -> u64 {
+    let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| u64::from(std::process::id()));
+    println!("SEED={seed}");
+    seed
+}
+
 /// Numbers that look random; the same for the same seed.
 pub fn scramble(seed: u64) -> u64 {
     let mut value = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -1,0 +1,237 @@
+//! What is listed beside what is in the tree, without changing anything.
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::changes::How;
+use super::reader::{Reader, names};
+use super::tree::Numbers;
+use super::{CatalogError, ROOT, Record};
+use crate::document::{Datetime, Hashes};
+use crate::path::SELF;
+
+type Result<T> = std::result::Result<T, CatalogError>;
+
+/// How one resource of a list compares with the tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Compared {
+    /// As listed.
+    Same,
+    /// Changed since the list was made, as the Source's changes told.
+    Newer,
+    /// Listed before in the same lists.
+    Repeated,
+    /// Not in the tree.
+    Missing,
+    /// In the tree, and not as listed.
+    Stale(Vec<Difference>),
+}
+
+/// Something that is not as listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// `lastmod`, `length`, or the name of a digest.
+    pub what: &'static str,
+    /// As it is here.
+    pub here: String,
+    /// As it is listed.
+    pub listed: String,
+}
+
+/// Compares lists with the tree of one set, entry by entry.
+#[derive(Debug)]
+pub struct Comparison<'r> {
+    reader: &'r Reader,
+    rset: i64,
+    directory: i64,
+    seen: Numbers,
+    /// The directory that was looked into last.
+    last: Option<(Vec<String>, Option<i64>)>,
+}
+
+impl<'r> Comparison<'r> {
+    /// Begins one with a set and its directory.
+    #[must_use]
+    pub fn new(reader: &'r Reader, rset: i64, directory: i64) -> Self {
+        Self { reader, rset, directory, seen: Numbers::default(), last: None }
+    }
+
+    fn connection(&self) -> &Connection {
+        self.reader.connection()
+    }
+
+    /// The number of this name in a directory, and its current version.
+    fn child(&self, parent: i64, name: &str) -> Result<Option<(i64, Option<i64>)>> {
+        let mut statement =
+            self.connection().prepare_cached("SELECT id, version FROM name WHERE parent = ?1 AND name = ?2")?;
+        Ok(statement.query_row(params![parent, name], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
+    }
+
+    fn directory_at(&mut self, above: &[String]) -> Result<Option<i64>> {
+        if let Some((known, id)) = &self.last
+            && known == above
+        {
+            return Ok(*id);
+        }
+        let mut at = Some(self.directory);
+        for name in above {
+            at = match at {
+                Some(parent) => self.child(parent, name)?.map(|(id, _)| id),
+                None => None,
+            };
+        }
+        self.last = Some((above.to_vec(), at));
+        Ok(at)
+    }
+
+    /// Compares one resource, as a list has it whose snapshot began at `snapshot`.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn entry(&mut self, record: &Record, snapshot: Option<Datetime>) -> Result<Compared> {
+        let Some((name, above)) = record.path.names.split_last() else { return Ok(Compared::Repeated) };
+        let Some(parent) = self.directory_at(above)? else { return Ok(Compared::Missing) };
+        let found = match self.child(parent, name)? {
+            None => return Ok(Compared::Missing),
+            Some((id, Some(version))) => Some((id, version)),
+            Some((id, None)) => match self.child(id, SELF)? {
+                Some((own, Some(version))) => Some((own, version)),
+                Some((own, None)) if self.went_later(own, snapshot)? => return Ok(Compared::Newer),
+                _ if self.went_later(id, snapshot)? => return Ok(Compared::Newer),
+                _ => None,
+            },
+        };
+        let Some((id, version)) = found else { return Ok(Compared::Missing) };
+        if !self.seen.insert(id) {
+            return Ok(Compared::Repeated);
+        }
+        self.version(version, record, snapshot)
+    }
+
+    /// Whether a change took the resource away after the list was made.
+    fn went_later(&self, name: i64, snapshot: Option<Datetime>) -> Result<bool> {
+        let Some(snapshot) = snapshot else { return Ok(false) };
+        let mut statement = self.connection().prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM version WHERE name = ?1 AND until IS NOT NULL AND gone < ?3 AND until > ?2)",
+        )?;
+        Ok(statement.query_row(params![name, snapshot.nanos(), How::LISTED], |row| row.get(0))?)
+    }
+
+    fn version(&self, version: i64, record: &Record, snapshot: Option<Datetime>) -> Result<Compared> {
+        let mut statement = self.connection().prepare_cached(
+            "SELECT mtime, dated, CASE WHEN settled THEN NULL ELSE size END, hashes, change, begin FROM version WHERE id = ?1",
+        )?;
+        Ok(statement.query_row([version], |row| {
+            let changed = How::of(row.get(4)?).is_some_and(How::is_change);
+            if changed && snapshot.is_some_and(|snapshot| row.get(5).is_ok_and(|begin: i64| begin > snapshot.nanos())) {
+                return Ok(Compared::Newer);
+            }
+            let hashes: Option<Vec<u8>> = row.get(3)?;
+            let known = hashes.as_deref().map(Hashes::from_bytes).unwrap_or_default();
+            let mut differences = Vec::new();
+            let mtime: i64 = row.get(0)?;
+            let agree = record.hashes.iter().any(|hash| known.get(hash.algorithm()) == Some(hash));
+            // What a change said of its time, and a list of its own, needs not be the same where the bytes are.
+            let timed = row.get::<_, u8>(1)? == 1 && record.dated == 1 && !(changed && agree);
+            if timed && mtime != record.mtime.nanos() {
+                differences.push(Difference {
+                    what: "lastmod",
+                    here: Datetime::from_nanos(mtime).to_string(),
+                    listed: record.mtime.to_string(),
+                });
+            }
+            let size = row.get::<_, Option<i64>>(2)?.map(i64::unsigned_abs);
+            if let Some((here, listed)) = size.zip(record.size).filter(|(here, listed)| here != listed) {
+                differences.push(Difference { what: "length", here: here.to_string(), listed: listed.to_string() });
+            }
+            for hash in record.hashes.iter() {
+                if let Some(here) = known.get(hash.algorithm()).filter(|here| *here != hash) {
+                    differences.push(Difference {
+                        what: hash.algorithm().token(),
+                        here: here.to_string(),
+                        listed: hash.to_string(),
+                    });
+                }
+            }
+            Ok(if differences.is_empty() { Compared::Same } else { Compared::Stale(differences) })
+        })?)
+    }
+
+    /// Visits the paths and names of what is in the tree, and was in none of the lists; `snapshot` is when the
+    /// oldest of them was begun.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn extra(&self, snapshot: Option<Datetime>, mut visit: impl FnMut(String)) -> Result<()> {
+        let mut statement = self.connection().prepare_cached(
+            "SELECT n.id FROM name n JOIN version v ON v.id = n.version
+             WHERE n.rset = ?1 AND NOT COALESCE(v.change < ?3 AND v.begin > ?2, 0)",
+        )?;
+        let mut rows = statement.query(params![self.rset, snapshot.map(Datetime::nanos), How::LISTED])?;
+        while let Some(row) = rows.next()? {
+            let id: i64 = row.get(0)?;
+            if !self.seen.contains(id) {
+                visit(names(self.connection(), id, ROOT)?.join("/"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Content that is to be looked at: where it is, and the versions that have it.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// The name of the object in the store.
+    pub sha256: [u8; 32],
+    /// Its number.
+    pub id: i64,
+    /// Bytes, as they should be.
+    pub size: u64,
+}
+
+impl Reader {
+    /// The objects of the store, some at a time, after the one with this number.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn objects(&self, after: i64, limit: usize) -> Result<Vec<Kept>> {
+        let mut statement = self
+            .connection()
+            .prepare_cached("SELECT sha256, id, size FROM object WHERE id > ?1 ORDER BY id LIMIT ?2")?;
+        let rows = statement.query_map(params![after, i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
+            Ok(Kept { sha256: row.get(0)?, id: row.get(1)?, size: row.get::<_, i64>(2)?.unsigned_abs() })
+        })?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// The versions that have an object as their content.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn versions_with(&self, object: i64) -> Result<Vec<i64>> {
+        let mut statement = self.connection().prepare_cached("SELECT id FROM version WHERE object = ?1")?;
+        Ok(statement.query_map([object], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// The versions whose content is a member that is here, some at a time, after this one.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn members_here(&self, after: i64, limit: usize) -> Result<Vec<i64>> {
+        let mut statement = self.connection().prepare_cached(
+            "SELECT m.version FROM member m JOIN version v ON v.id = m.version
+             WHERE m.version > ?1 AND m.state IN (1, 3) AND v.object IS NULL ORDER BY m.version LIMIT ?2",
+        )?;
+        let rows = statement.query_map(params![after, i64::try_from(limit).unwrap_or(i64::MAX)], |row| row.get(0))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// The path of the resource of a version.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn path_of(&self, version: i64) -> Result<String> {
+        let name =
+            self.connection().query_row("SELECT name FROM version WHERE id = ?1", [version], |row| row.get(0))?;
+        Ok(names(self.connection(), name, ROOT)?.join("/"))
+    }
+}

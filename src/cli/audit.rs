@@ -1,0 +1,158 @@
+//! `resourcesync audit`: the mirror beside what its Source lists.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::net::unix::OwnedWriteHalf;
+
+use super::messages::{AuditReport, DifferenceEntry, FindingEntry, Progress, Request, Response};
+use super::{Done, Stop, control, exit, show};
+use crate::sync::{Audit, Engine, Findings};
+
+/// Findings of one kind that people are shown.
+const MOST_SHOWN: usize = 20;
+
+pub(super) fn run(directory: &Path, content: bool, repair: bool, json: bool) -> Done {
+    let (mounted, _) = control::place(directory)?;
+    let bar = show::bar("{bar:30} {pos}/{len} documents, {msg}");
+    let mut report = None;
+    let request = Request::Audit { content, repair };
+    let said = control::ask(&mounted.directory, &request, |response| match response {
+        Response::Syncing(progress) => show::progress(&bar, progress),
+        Response::Audited(found) => report = Some(found.clone()),
+        _ => {}
+    });
+    bar.finish_and_clear();
+    said?;
+    let report = report.ok_or_else(|| Stop::failed("the daemon did not say what it found"))?;
+    if json {
+        println!("{}", serde_json::to_string_pretty(&report).unwrap_or_default());
+    } else {
+        print!("{}", text(&mounted.directory, &report, repair));
+    }
+    match report.in_sync {
+        true => Ok(()),
+        false => Err(Stop::new(exit::FAILED, "")),
+    }
+}
+
+fn text(directory: &Path, report: &AuditReport, repaired: bool) -> String {
+    let counts = &report.counts;
+    let found =
+        [(counts.missing, "missing"), (counts.extra, "extra"), (counts.stale, "stale"), (counts.corrupt, "corrupt")];
+    let mut text = format!("{}: ", show::bold(&directory.display().to_string()));
+    if report.in_sync {
+        text.push_str(&format!(
+            "{}, {} as listed",
+            show::paint("32", "in sync"),
+            show::plural(report.listed, "resource", "resources")
+        ));
+    } else {
+        let said: Vec<String> = found
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, word)| format!("{} {word}", show::count(*count)))
+            .chain((!report.unread.is_empty()).then(|| "not all could be read".to_owned()))
+            .collect();
+        text.push_str(&format!(
+            "{}: {}; {} listed",
+            show::paint("33", "not in sync"),
+            said.join(", "),
+            show::count(report.listed)
+        ));
+    }
+    if report.newer > 0 {
+        text.push_str(&format!(", {} changed since", show::count(report.newer)));
+    }
+    if report.checked_files > 0 {
+        text.push_str(&format!(
+            "; {} of content ({}) hashed again",
+            show::plural(report.checked_files, "file", "files"),
+            show::size(report.checked_bytes)
+        ));
+    }
+    text.push('\n');
+    let kinds = [
+        (&report.missing, "missing", counts.missing),
+        (&report.extra, "extra", counts.extra),
+        (&report.stale, "stale", counts.stale),
+        (&report.corrupt, "corrupt", counts.corrupt),
+    ];
+    for (findings, word, count) in kinds {
+        for finding in findings.iter().take(MOST_SHOWN) {
+            let why: Vec<String> = finding
+                .differences
+                .iter()
+                .map(|one| format!("{} is {} here, and listed as {}", one.what, one.here, one.listed))
+                .chain(finding.problem.clone())
+                .collect();
+            let why = if why.is_empty() { String::new() } else { format!(": {}", why.join("; ")) };
+            text.push_str(&format!("  {} {}{why}\n", show::paint("33", &format!("{word:<8}")), finding.path));
+        }
+        if count > MOST_SHOWN as u64 && !findings.is_empty() {
+            text.push_str(&format!("  and {} more {word}\n", show::count(count - MOST_SHOWN as u64)));
+        }
+    }
+    for unread in report.unread.iter().take(MOST_SHOWN) {
+        text.push_str(&format!("  {} {unread}\n", show::paint("31", "unread  ")));
+    }
+    if !report.in_sync && !repaired {
+        text.push_str(&format!("to repair it: resourcesync audit --repair {}\n", directory.display()));
+    }
+    text
+}
+
+/// Answers for the daemon.
+pub(super) async fn tell(engine: &Arc<Engine>, content: bool, repair: bool, to: &mut OwnedWriteHalf) -> Response {
+    let own = Arc::clone(engine);
+    let mut work = tokio::spawn(async move { own.audit(content, repair).await });
+    let mut tick = tokio::time::interval(control::TICK);
+    let result = loop {
+        tokio::select! {
+            result = &mut work => break result,
+            _ = tick.tick() => control::say(to, &Response::Syncing(Progress::of(engine))).await,
+        }
+    };
+    match result {
+        Ok(Ok(audit)) => {
+            control::say(to, &Response::Audited(Box::new(report(audit)))).await;
+            Response::Done { text: String::new() }
+        }
+        Ok(Err(error)) => Response::Failed { error: error.to_string() },
+        Err(error) => Response::Failed { error: error.to_string() },
+    }
+}
+
+fn report(audit: Audit) -> AuditReport {
+    let entries = |findings: Findings| -> Vec<FindingEntry> {
+        let entry = |finding: crate::sync::Finding| FindingEntry {
+            path: finding.path,
+            uri: finding.uri,
+            differences: finding
+                .differences
+                .into_iter()
+                .map(|one| DifferenceEntry { what: one.what.to_owned(), here: one.here, listed: one.listed })
+                .collect(),
+            problem: finding.problem,
+        };
+        findings.first.into_iter().map(entry).collect()
+    };
+    AuditReport {
+        in_sync: audit.in_sync(),
+        listed: audit.listed,
+        newer: audit.newer,
+        counts: super::messages::Counts {
+            missing: audit.missing.count,
+            extra: audit.extra.count,
+            stale: audit.stale.count,
+            corrupt: audit.corrupt.count,
+        },
+        checked_files: audit.checked.0,
+        checked_bytes: audit.checked.1,
+        missing: entries(audit.missing),
+        extra: entries(audit.extra),
+        stale: entries(audit.stale),
+        corrupt: entries(audit.corrupt),
+        unread: audit.unread,
+    }
+}

@@ -1,0 +1,294 @@
+//! Patches: a new version of a resource made from the old one.
+//!
+//! A Source may tell of a change with a link to a patch in place of the whole new content. What is held here is the old
+//! version's bytes, the patch, and some sign by which the new version's bytes would be known, nearly always a hash.
+//!
+//! Three kinds of patch are understood: JSON Patch (RFC 6902), JSON Merge Patch (RFC 7396), and XML Patch (RFC 5261,
+//! with the media type and root element of RFC 7351). All three have the same gap. They say which *value* the new
+//! version has, and are silent on its *bytes*: white space, the order of keys, escapes, quotes. A hash is of bytes. So
+//! two things are done to find them:
+//!
+//! * What the patch does not touch stays as it was written. Both document models here keep each token's own text, and
+//!   the white space between, so that a document to which nothing is done is written as it was read.
+//! * For what the patch brings in, and for Sources whose writer lays the whole document out anew, there are the usual
+//!   ways to write it. They are asked about one after another, likeliest first, until the caller's check knows one.
+//!
+//! That the check has the last word is what makes guessing safe: a wrong guess costs time, never a wrong content.
+//!
+//! Everything read here comes from elsewhere, so everything has a bound: the size of each document ([`MOST`]) and of
+//! what is made of it, the depth of nesting, the number of values or nodes, the steps a patch may cost, and the ways to
+//! write a result that are tried. No entity is ever expanded and nothing outside the two documents is ever read.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+mod json;
+mod json_number;
+mod json_ops;
+mod json_string;
+mod json_style;
+mod xml;
+mod xml_encoding;
+mod xml_mangle;
+mod xml_ops;
+mod xml_style;
+mod xml_tag;
+mod xpath;
+
+#[cfg(test)]
+mod tests;
+
+/// The size in bytes over which neither an old version nor a patch is taken; a result may have twice as many.
+pub const MOST: usize = 64 << 20;
+/// The depth of nesting over which no document is taken, which is libxml2's bound too. It bounds recursion, so it has to
+/// stay far below what a thread's stack holds.
+const MOST_DEPTH: usize = 256;
+/// The number of values (JSON) or nodes (XML) over which no document is taken, which bounds memory: each costs about a
+/// hundred bytes.
+const MOST_NODES: usize = 4 << 20;
+/// The number of operations over which no patch is taken.
+const MOST_OPERATIONS: usize = 1 << 20;
+/// The steps over which a patch is given up. A step is a look at one key or node, or at some bytes: some seconds in all.
+const MOST_STEPS: u64 = 1 << 30;
+/// The number of ways to write a result that are tried.
+const MOST_CANDIDATES: usize = 200;
+/// The bytes written for trial, in all.
+const MOST_TRIED_BYTES: usize = 2 << 30;
+
+/// The kinds of patch that are understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// JSON Patch, RFC 6902.
+    JsonPatch,
+    /// JSON Merge Patch, RFC 7396.
+    JsonMergePatch,
+    /// XML Patch, RFC 5261 and RFC 7351.
+    XmlPatch,
+}
+
+impl Kind {
+    /// The kind that a media type names, if it is one of them; letter case and parameters are of no account.
+    ///
+    /// Next to the registered names these two are known: `application/json-patch`, the name in drafts of RFC 6902, and
+    /// `application/patch-ops-error+xml`, the only one that RFC 5261 registers, which ResourceSync's own examples use
+    /// for the patches themselves.
+    #[must_use]
+    pub fn of_media_type(media_type: &str) -> Option<Self> {
+        let essence = media_type.split(';').next().unwrap_or_default().trim();
+        [
+            ("application/json-patch+json", Self::JsonPatch),
+            ("application/json-patch", Self::JsonPatch),
+            ("application/merge-patch+json", Self::JsonMergePatch),
+            ("application/xml-patch+xml", Self::XmlPatch),
+            ("application/patch-ops-error+xml", Self::XmlPatch),
+        ]
+        .into_iter()
+        .find_map(|(name, kind)| essence.eq_ignore_ascii_case(name).then_some(kind))
+    }
+}
+
+/// Which of the two documents an error is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Document {
+    /// The version to which the patch is applied.
+    Old,
+    /// The patch.
+    Patch,
+}
+
+impl fmt::Display for Document {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Old => "the old version",
+            Self::Patch => "the patch",
+        })
+    }
+}
+
+/// The error conditions of RFC 5261, section 5.1, under their names there.
+///
+/// `unsupported-xml-id` is not among them, since `xml:id` is supported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Condition {
+    /// A `sel`, `type`, `ws` or `pos` that is not allowed, or content that cannot be an attribute's value.
+    InvalidAttributeValue,
+    /// A document is not in the character set it says, or a character has no place in the old version's.
+    InvalidCharacterSet,
+    /// The patch is no well-formed XML, or no collection of operations.
+    InvalidDiffFormat,
+    /// A reference to an entity that is not declared.
+    InvalidEntityDeclaration,
+    /// A prefix for which there is no declaration, or one that may not be declared or removed.
+    InvalidNamespacePrefix,
+    /// A namespace URI that is not allowed, or a declaration that is not where it is said to be.
+    InvalidNamespaceUri,
+    /// The content of a `<replace>` is not of the kind of the node that is to be replaced.
+    InvalidNodeTypes,
+    /// An operation that is not understood.
+    InvalidPatchDirective,
+    /// The document would be left with no root element, or with two.
+    InvalidRootElementOperation,
+    /// A change to the prolog other than to its comments and processing instructions.
+    InvalidXmlPrologOperation,
+    /// White space is to be removed where there is none.
+    InvalidWhitespaceDirective,
+    /// No node, or more than one, is where the selector points.
+    UnlocatedNode,
+    /// `id()` in a document in which no attribute is known to be an ID.
+    UnsupportedIdFunction,
+}
+
+impl Condition {
+    /// The name of the error element.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::InvalidAttributeValue => "invalid-attribute-value",
+            Self::InvalidCharacterSet => "invalid-character-set",
+            Self::InvalidDiffFormat => "invalid-diff-format",
+            Self::InvalidEntityDeclaration => "invalid-entity-declaration",
+            Self::InvalidNamespacePrefix => "invalid-namespace-prefix",
+            Self::InvalidNamespaceUri => "invalid-namespace-uri",
+            Self::InvalidNodeTypes => "invalid-node-types",
+            Self::InvalidPatchDirective => "invalid-patch-directive",
+            Self::InvalidRootElementOperation => "invalid-root-element-operation",
+            Self::InvalidXmlPrologOperation => "invalid-xml-prolog-operation",
+            Self::InvalidWhitespaceDirective => "invalid-whitespace-directive",
+            Self::UnlocatedNode => "unlocated-node",
+            Self::UnsupportedIdFunction => "unsupported-id-function",
+        }
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Why a patch gives no new version.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PatchError {
+    /// One of the bounds in this module is passed.
+    #[error("{what} is over the bound of {most}")]
+    TooLarge {
+        /// What is too large.
+        what: &'static str,
+        /// The bound.
+        most: u64,
+    },
+    /// A document is not of the format its kind asks for.
+    #[error("{document}, line {line}: {why}")]
+    Syntax {
+        /// Which document.
+        document: Document,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong there.
+        why: String,
+    },
+    /// An operation of a JSON Patch cannot be done (RFC 6902, section 5).
+    #[error("operation {number}, {op} at \"{path}\": {why}")]
+    Operation {
+        /// The operation's number, from 1.
+        number: usize,
+        /// The operation's name, empty if it has none.
+        op: String,
+        /// The JSON Pointer it is about.
+        path: String,
+        /// Why it cannot be done.
+        why: String,
+    },
+    /// An XML document or an operation on it meets an error condition of RFC 5261, section 5.
+    #[error("{condition}: {place}: {why}")]
+    Xml {
+        /// The error condition.
+        condition: Condition,
+        /// The operation, by number, line in the patch, name and selector; or the document.
+        place: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// The patch was applied, but no way to write the result was the one looked for.
+    #[error("the patch was applied, but none of {tried} ways to write the result fits")]
+    NoFit {
+        /// How many different ways were tried.
+        tried: usize,
+    },
+}
+
+/// Applies a patch to the old version's bytes, and gives the new version's.
+///
+/// `fits` is asked of each way to write the result, likeliest first; the first for which it holds is given back.
+///
+/// # Errors
+///
+/// [`PatchError::NoFit`] if the patch can be applied, but `fits` holds for none; the others if it cannot be: RFC 6902,
+/// section 5, and RFC 5261, section 5. A JSON Merge Patch that is JSON can always be applied.
+pub fn apply(kind: Kind, old: &[u8], patch: &[u8], fits: &mut dyn FnMut(&[u8]) -> bool) -> Result<Vec<u8>, PatchError> {
+    for (what, bytes) in [("the old version's size", old), ("the patch's size", patch)] {
+        within(what, bytes.len(), MOST)?;
+    }
+    let mut trial = Trial { fits, seen: HashSet::new(), written: 0 };
+    let found = match kind {
+        Kind::JsonPatch => json_ops::apply_patch(old, patch, &mut trial)?,
+        Kind::JsonMergePatch => json_ops::apply_merge(old, patch, &mut trial)?,
+        Kind::XmlPatch => xml_ops::apply(old, patch, &mut trial)?,
+    };
+    found.ok_or(PatchError::NoFit { tried: trial.seen.len() })
+}
+
+/// Holds a number to its bound.
+fn within(what: &'static str, number: usize, most: usize) -> Result<(), PatchError> {
+    if number > most { Err(PatchError::TooLarge { what, most: most as u64 }) } else { Ok(()) }
+}
+
+/// The steps that are left to a patch; see [`MOST_STEPS`].
+#[derive(Debug)]
+struct Steps(u64);
+
+impl Steps {
+    fn new() -> Self {
+        Self(MOST_STEPS)
+    }
+
+    fn take(&mut self, steps: usize) -> Result<(), PatchError> {
+        match self.0.checked_sub(steps as u64) {
+            Some(left) => {
+                self.0 = left;
+                Ok(())
+            }
+            None => Err(PatchError::TooLarge { what: "the work the patch asks for", most: MOST_STEPS }),
+        }
+    }
+}
+
+/// The ways to write a result, as they are tried.
+struct Trial<'f> {
+    fits: &'f mut dyn FnMut(&[u8]) -> bool,
+    /// Hashes of what was asked about, so that ways that come to the same bytes count, and cost, once.
+    seen: HashSet<u64>,
+    written: usize,
+}
+
+impl Trial<'_> {
+    /// Asks about one way to write the result, and gives it back if it is the one.
+    fn offer(&mut self, candidate: Vec<u8>) -> Option<Vec<u8>> {
+        self.written = self.written.saturating_add(candidate.len());
+        let mut hasher = DefaultHasher::new();
+        candidate.hash(&mut hasher);
+        (self.seen.insert(hasher.finish()) && (self.fits)(&candidate)).then_some(candidate)
+    }
+
+    /// Whether enough was tried.
+    fn is_spent(&self) -> bool {
+        self.seen.len() >= MOST_CANDIDATES || self.written >= MOST_TRIED_BYTES
+    }
+}
+
+/// The number, from 1, of the line in which an offset lies.
+fn line_at(text: &str, at: usize) -> usize {
+    text.bytes().take(at).filter(|&byte| byte == b'\n').count() + 1
+}

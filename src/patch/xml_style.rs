@@ -1,0 +1,422 @@
+//! The ways to write a patched XML document.
+//!
+//! The likeliest is every node as it was written, in the old version or in the patch. Next come what is new as the old
+//! version's writer would have it, and then the whole document as the usual writers have it.
+
+use super::Trial;
+use super::xml::{Id, Kind, Tree};
+use super::xml_encoding::Encoding;
+use super::xml_tag::{self, Attribute, Stretch, is_space, line_ends};
+use std::borrow::Cow;
+
+/// How an element with nothing in it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Empty {
+    /// `<a/>`
+    Short,
+    /// `<a />`
+    Spaced,
+    /// `<a></a>`
+    Long,
+}
+
+/// How a writer writes what it does not keep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Writer {
+    empty: Empty,
+    /// `>` is a reference in text.
+    text_greater: bool,
+    /// `>` is a reference in attributes.
+    value_greater: bool,
+    /// Characters beyond ASCII are references.
+    ascii: bool,
+    /// CDATA sections are written as other text.
+    no_cdata: bool,
+    attributes: Attributes,
+}
+
+/// The order of attributes and namespace declarations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Attributes {
+    AsWritten,
+    NamespacesFirst,
+    /// Namespaces first, and both in alphabetical order, as in canonical XML and, nearly, in Java's DOM.
+    Sorted,
+}
+
+/// What is written anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Anew {
+    Nothing,
+    /// What is new or was changed.
+    Fresh,
+    Everything,
+}
+
+/// One way to write a document.
+#[derive(Debug, Clone)]
+struct Plan<'a> {
+    anew: Anew,
+    writer: Writer,
+    /// Elements that have lost their content.
+    emptied: Empty,
+    /// The XML declaration and what follows it, in place of the old version's.
+    declaration: Option<&'a str>,
+    encoding: Encoding,
+    /// What is after the last node that is not white space, in place of the old version's.
+    end: Option<&'a str>,
+    /// New text has these line ends.
+    crlf: bool,
+}
+
+/// How the old version is written, as far as the writing of the new one needs it.
+#[derive(Debug)]
+pub(super) struct Look {
+    writer: Writer,
+    crlf: bool,
+    encoding: Encoding,
+}
+
+impl Look {
+    pub(super) fn of(tree: &Tree<'_>, text: &str, encoding: Encoding) -> Self {
+        let (mut short, mut spaced, mut long) = (0, 0, 0);
+        let (mut raw_greater, mut value_greater) = (false, true);
+        let (mut pairs, mut is_sorted) = (0, true);
+        for id in 0..tree.len() {
+            let node = tree.node(id);
+            match &node.kind {
+                Kind::Element { start, end } => {
+                    let counter = match (end.is_empty(), start.ends_with(" />")) {
+                        (true, true) => Some(&mut spaced),
+                        (true, false) => Some(&mut short),
+                        (false, _) if node.children.is_empty() => Some(&mut long),
+                        (false, _) => None,
+                    };
+                    if let Some(counter) = counter {
+                        *counter += 1;
+                    }
+                    let rank = |one: &Attribute<'_>| (one.declares().is_none(), one.name.to_owned());
+                    is_sorted &= xml_tag::attributes(start).map(|one| rank(&one)).is_sorted();
+                    pairs += xml_tag::attributes(start).count().saturating_sub(1);
+                    value_greater &= !xml_tag::attributes(start).any(|one| one.raw.contains('>'));
+                }
+                Kind::Text(raw) => raw_greater |= raw.contains('>') && !raw.contains(xml_tag::CDATA),
+                _ => {}
+            }
+        }
+        let empty = match () {
+            () if long > short.max(spaced) => Empty::Long,
+            () if spaced > short => Empty::Spaced,
+            () => Empty::Short,
+        };
+        let wide = |name: &str| xml_tag::resolve(name).is_some_and(|char| !char.is_ascii());
+        let writer = Writer {
+            empty,
+            text_greater: !raw_greater,
+            value_greater,
+            ascii: text.is_ascii() && xml_tag::references(text).flatten().any(|(_, name)| wide(name)),
+            no_cdata: false,
+            // Few may be in order by chance.
+            attributes: if is_sorted && pairs > 5 { Attributes::Sorted } else { Attributes::AsWritten },
+        };
+        let crlf = text.contains("\r\n") && text.matches("\r\n").count() * 2 > text.matches('\n').count();
+        Self { writer, crlf, encoding }
+    }
+}
+
+/// Tries the ways to write a tree that was made of the old version, which looked so.
+pub(super) fn find(tree: &Tree<'_>, look: &Look, trial: &mut Trial<'_>) -> Option<Vec<u8>> {
+    for plan in plans(tree, look) {
+        if trial.is_spent() {
+            return None;
+        }
+        let mut written = Written { tree, plan: &plan, out: String::new() };
+        written.document();
+        if let Some(found) = trial.offer(plan.encoding.write(&written.out)) {
+            return Some(found);
+        }
+    }
+    None
+}
+
+fn plans<'a>(tree: &Tree<'_>, look: &Look) -> Vec<Plan<'a>> {
+    let base = Plan {
+        anew: Anew::Nothing,
+        writer: look.writer,
+        emptied: look.writer.empty,
+        declaration: None,
+        encoding: look.encoding,
+        end: None,
+        crlf: look.crlf,
+    };
+    let empties = [look.writer.empty, Empty::Short, Empty::Spaced, Empty::Long];
+    let is_emptied = (0..tree.len()).any(|id| tree.node(id).emptied);
+    let mut plans = Vec::new();
+    // What is new as it came, then as the old version's writer would have it.
+    let mut near = Vec::new();
+    for anew in [Anew::Nothing, Anew::Fresh] {
+        for &empty in if is_emptied || anew == Anew::Fresh { &empties[..] } else { &empties[..1] } {
+            let writer = Writer { empty, ..base.writer };
+            near.push(Plan { anew, writer, emptied: empty, ..base.clone() });
+        }
+    }
+    plans.extend(near.iter().cloned());
+    if look.crlf {
+        plans.extend(near.iter().map(|plan| Plan { crlf: false, ..plan.clone() }));
+    }
+    let flips: [fn(&mut Writer); 5] = [
+        |writer| writer.text_greater = !writer.text_greater,
+        |writer| writer.value_greater = !writer.value_greater,
+        |writer| writer.ascii = !writer.ascii,
+        |writer| writer.no_cdata = !writer.no_cdata,
+        |writer| {
+            writer.attributes = match writer.attributes {
+                Attributes::Sorted => Attributes::AsWritten,
+                Attributes::AsWritten | Attributes::NamespacesFirst => Attributes::Sorted,
+            };
+        },
+    ];
+    for plan in near.iter().filter(|plan| plan.anew == Anew::Fresh) {
+        for flip in flips {
+            let mut plan = plan.clone();
+            flip(&mut plan.writer);
+            plans.push(plan);
+        }
+    }
+    let utf8 = Encoding::Utf8 { bom: false };
+    let declarations = [
+        (None, look.encoding),
+        (Some(""), look.encoding),
+        (Some("<?xml version='1.0' encoding='UTF-8'?>\n"), utf8),
+        (Some("<?xml version='1.0' encoding='utf-8'?>\n"), utf8),
+        (Some("<?xml version='1.0' encoding='ASCII'?>\n"), Encoding::Direct { last: 0x7F }),
+        (Some("<?xml version='1.0' encoding='us-ascii'?>\n"), Encoding::Direct { last: 0x7F }),
+        (Some("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"), utf8),
+        (Some("<?xml version=\"1.0\" encoding=\"utf-8\"?>\n"), utf8),
+        (Some("<?xml version=\"1.0\"?>\n"), utf8),
+        (Some("<?xml version=\"1.0\" encoding=\"UTF-8\"?>"), utf8),
+        (Some("<?xml version=\"1.0\" encoding=\"UTF-8\" standalone=\"no\"?>"), utf8),
+        (Some("<?xml version=\"1.0\" encoding=\"UTF-8\" standalone=\"yes\"?>\n"), utf8),
+    ];
+    let ends = [None, Some(""), Some("\n")];
+    let far =
+        |writer: Writer| Plan { anew: Anew::Everything, writer, emptied: writer.empty, crlf: false, ..base.clone() };
+    let libxml2 = Writer {
+        empty: Empty::Short,
+        text_greater: true,
+        value_greater: true,
+        ascii: false,
+        no_cdata: true,
+        attributes: Attributes::NamespacesFirst,
+    };
+    let writers = [
+        libxml2,
+        Writer { no_cdata: false, ..libxml2 },
+        Writer { ascii: true, ..libxml2 },
+        Writer { empty: Empty::Spaced, ..libxml2 },
+        Writer { value_greater: false, attributes: Attributes::AsWritten, no_cdata: false, ..libxml2 },
+        Writer { empty: Empty::Long, ..libxml2 },
+    ];
+    for end in ends {
+        plans.extend(writers.map(|writer| Plan { end, ..far(writer) }));
+    }
+    for end in ends {
+        for (declaration, encoding) in declarations {
+            let other = |plan: Plan<'a>| Plan { declaration, encoding, end, ..plan };
+            plans.push(other(base.clone()));
+            plans.extend(writers.map(|writer| other(far(writer))));
+        }
+    }
+    plans
+}
+
+/// A document being written.
+struct Written<'a, 't> {
+    tree: &'a Tree<'t>,
+    plan: &'a Plan<'a>,
+    out: String,
+}
+
+impl Written<'_, '_> {
+    fn document(&mut self) {
+        let children = &self.tree.node(Tree::ROOT).children;
+        let is_anew = self.plan.anew == Anew::Everything;
+        // Usual writers know of no white space here, and put each node on a line of its own.
+        let nodes: Vec<Id> = children.iter().copied().filter(|&id| !is_anew || self.tree.text(id).is_none()).collect();
+        let last = nodes.iter().rposition(|&id| self.tree.text(id).is_none()).unwrap_or(0);
+        if let Some(declaration) = self.plan.declaration {
+            self.out.push_str(declaration);
+        }
+        let mut is_after_declaration = false;
+        for (place, &id) in nodes.iter().enumerate() {
+            if self.plan.declaration.is_some() {
+                let is_declaration = matches!(self.tree.node(id).kind, Kind::Declaration(_));
+                // The line end after it belongs to the declaration that takes its place.
+                let is_its_space = is_after_declaration && self.tree.text(id).is_some();
+                is_after_declaration = is_declaration;
+                if is_declaration || is_its_space {
+                    continue;
+                }
+            }
+            if place > last && self.plan.end.is_some() {
+                break;
+            }
+            self.node(id);
+            if is_anew && place < last {
+                self.out.push('\n');
+            }
+        }
+        match self.plan.end {
+            Some(end) => self.out.push_str(end),
+            None if is_anew => {
+                let end = children.last().and_then(|&id| self.tree.text(id)).unwrap_or_default();
+                self.out.push_str(&line_ends(end));
+            }
+            None => {}
+        }
+    }
+
+    fn node(&mut self, id: Id) {
+        let node = self.tree.node(id);
+        let is_anew = match self.plan.anew {
+            Anew::Nothing => false,
+            Anew::Fresh => node.fresh,
+            Anew::Everything => true,
+        };
+        match &node.kind {
+            Kind::Root => {}
+            Kind::Text(raw) if is_anew => {
+                let text = text_anew(raw, self.plan.writer);
+                self.push(&text, node.fresh);
+            }
+            Kind::Comment(raw) | Kind::Instruction(raw) if self.plan.anew == Anew::Everything => {
+                self.push(&line_ends(raw), node.fresh);
+            }
+            Kind::Text(raw)
+            | Kind::Comment(raw)
+            | Kind::Instruction(raw)
+            | Kind::Declaration(raw)
+            | Kind::Doctype(raw) => self.push(raw, node.fresh),
+            Kind::Element { start, end } => {
+                let is_empty = node.children.is_empty();
+                let anew = if is_anew { Some(tag_anew(start, self.plan.writer)) } else { None };
+                let start = anew.as_deref().unwrap_or(start);
+                if is_empty && (is_anew || node.emptied) {
+                    let empty = if node.emptied { self.plan.emptied } else { self.plan.writer.empty };
+                    self.empty(start, empty);
+                    return;
+                }
+                self.push(start, node.fresh);
+                for &child in &node.children {
+                    self.node(child);
+                }
+                if is_anew && !end.is_empty() {
+                    self.out.extend(["</", xml_tag::name(start), ">"]);
+                } else {
+                    self.push(end, node.fresh);
+                }
+            }
+        }
+    }
+
+    fn push(&mut self, text: &str, fresh: bool) {
+        if fresh && self.plan.crlf && text.contains('\n') {
+            self.out.push_str(&line_ends(text).replace('\n', "\r\n"));
+        } else {
+            self.out.push_str(text);
+        }
+    }
+
+    fn empty(&mut self, start: &str, empty: Empty) {
+        let inner = start.strip_suffix('>').unwrap_or(start);
+        let inner = inner.strip_suffix('/').unwrap_or(inner).trim_end_matches(is_space);
+        self.out.push_str(inner);
+        match empty {
+            Empty::Short => self.out.push_str("/>"),
+            Empty::Spaced => self.out.push_str(" />"),
+            Empty::Long => self.out.extend(["></", xml_tag::name(start), ">"]),
+        }
+    }
+}
+
+/// A start tag with single spaces, double quotes and this writer's escapes.
+fn tag_anew(tag: &str, writer: Writer) -> String {
+    let mut out = format!("<{}", xml_tag::name(tag));
+    let mut all: Vec<_> = xml_tag::attributes(tag).collect();
+    match writer.attributes {
+        Attributes::AsWritten => {}
+        Attributes::NamespacesFirst => all.sort_by_key(|one| one.declares().is_none()),
+        Attributes::Sorted => all.sort_by_key(|one| (one.declares().is_none(), one.name)),
+    }
+    for one in all {
+        out.extend([" ", one.name, "=\""]);
+        let raw = one.raw.replace("\r\n", " ").replace(['\t', '\n', '\r'], " ");
+        escape(&raw, &mut out, |char| match char {
+            '"' => Some(Cow::Borrowed("&quot;")),
+            '>' if writer.value_greater => Some(Cow::Borrowed("&gt;")),
+            '\t' => Some(Cow::Borrowed("&#9;")),
+            '\n' => Some(Cow::Borrowed("&#10;")),
+            _ => common(char, writer),
+        });
+        out.push('"');
+    }
+    out.push('>');
+    out
+}
+
+/// Text with this writer's escapes.
+fn text_anew(raw: &str, writer: Writer) -> String {
+    let mut out = String::with_capacity(raw.len());
+    for stretch in xml_tag::stretches(raw) {
+        let escaped = |char| match char {
+            '>' if writer.text_greater => Some(Cow::Borrowed("&gt;")),
+            _ => common(char, writer),
+        };
+        match stretch {
+            Stretch::Plain(text) => escape(&line_ends(text), &mut out, escaped),
+            Stretch::Cdata(inner) if writer.no_cdata => plain(&line_ends(inner), &mut out, escaped),
+            Stretch::Cdata(inner) => out.extend([xml_tag::CDATA, &line_ends(inner), "]]>"]),
+        }
+    }
+    out
+}
+
+/// What is a reference both in text and in attributes.
+fn common(char: char, writer: Writer) -> Option<Cow<'static, str>> {
+    match char {
+        '&' => Some(Cow::Borrowed("&amp;")),
+        '<' => Some(Cow::Borrowed("&lt;")),
+        '\r' => Some(Cow::Borrowed("&#13;")),
+        _ if writer.ascii && !char.is_ascii() => Some(Cow::Owned(format!("&#{};", u32::from(char)))),
+        _ => None,
+    }
+}
+
+/// Writes text anew: its references as what they stand for, and that as `escaped` has it; entities stay.
+fn escape(raw: &str, out: &mut String, escaped: impl Fn(char) -> Option<Cow<'static, str>>) {
+    let mut done = 0;
+    for (range, name) in xml_tag::references(raw).map_while(Result::ok) {
+        plain(raw.get(done..range.start).unwrap_or_default(), out, &escaped);
+        match xml_tag::resolve(name) {
+            Some(char) => plain(char.encode_utf8(&mut [0; 4]), out, &escaped),
+            None => out.push_str(raw.get(range.clone()).unwrap_or_default()),
+        }
+        done = range.end;
+    }
+    plain(raw.get(done..).unwrap_or_default(), out, &escaped);
+}
+
+/// Writes characters as `escaped` has them.
+fn plain(text: &str, out: &mut String, escaped: impl Fn(char) -> Option<Cow<'static, str>>) {
+    let mut done = 0;
+    // No writer has a reference for a letter, a digit or a space, and these are nearly all.
+    let candidates = text.char_indices().filter(|(_, char)| !char.is_ascii_alphanumeric() && *char != ' ');
+    for (at, char) in candidates {
+        if let Some(reference) = escaped(char) {
+            out.push_str(text.get(done..at).unwrap_or_default());
+            out.push_str(&reference);
+            done = at + char.len_utf8();
+        }
+    }
+    out.push_str(text.get(done..).unwrap_or_default());
+}
