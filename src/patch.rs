@@ -54,7 +54,7 @@ const MOST_STEPS: u64 = 1 << 30;
 /// The number of ways to write a result that are tried.
 const MOST_CANDIDATES: usize = 200;
 /// The bytes written for trial, in all.
-const MOST_TRIED_BYTES: usize = 2 << 30;
+const MOST_TRIED_BYTES: usize = 512 << 20;
 
 /// The kinds of patch that are understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -56,7 +56,7 @@ fn a_hundred_kills_most_of_them_inside_a_write_lose_no_change_and_double_none() 
         round += 1;
         history.changes(50 + scramble(seed + round) % 200);
         // By list, by package, by both in turn, with lists that end and begin.
-        if scramble(seed ^ round) % 3 == 0 {
+        if scramble(seed ^ round).is_multiple_of(3) {
             history.pack();
         }
         match scramble(seed ^ round) % 5 {

@@ -126,7 +126,8 @@ const GOOD: &str = "[{\"op\": \"replace\", \"path\": \"/title\", \"value\": \"ne
 #[test]
 fn anything_else_falls_back_to_the_resource() {
     let good = || Reply::ok(GOOD);
-    let cases: [(&str, &str, fn() -> Reply); 6] = [
+    type Case = (&'static str, &'static str, fn() -> Reply);
+    let cases: [Case; 6] = [
         ("a patch that makes something else", "application/json-patch+json", || {
             Reply::ok("[{\"op\": \"replace\", \"path\": \"/title\", \"value\": \"wrong\"}]")
         }),

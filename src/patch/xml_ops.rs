@@ -181,6 +181,7 @@ impl<'a, 't> Run<'a, 't> {
         let height = nodes.iter().map(|&node| self.patch.height(node) + 1).max().unwrap_or(0);
         within("the depth of nesting", self.target.upward(parent).count() + height, MOST_DEPTH)?;
         self.steps.take(nodes.len() * (self.target.node(parent).children.len() / 16 + 1))?;
+        self.charge_scope(parent)?;
         if !nodes.is_empty() {
             self.open_up(parent);
         }
@@ -189,6 +190,12 @@ impl<'a, 't> Run<'a, 't> {
             mangle.put(parent, index + offset, node)?;
         }
         Ok(())
+    }
+
+    /// Takes the steps that it costs to gather the declarations in scope at a node.
+    fn charge_scope(&mut self, id: Id) -> Done {
+        let bytes: usize = self.target.upward(id).map(|id| self.target.start(id).len()).sum();
+        Ok(self.steps.take(bytes / 8)?)
     }
 
     /// Makes an empty-element tag a start tag, with an end tag.
@@ -216,6 +223,7 @@ impl<'a, 't> Run<'a, 't> {
         if name == "xmlns" || prefix == "xmlns" {
             return fault(Condition::InvalidAttributeValue, "a namespace declaration is no attribute");
         }
+        self.charge_scope(element)?;
         let mut mangle = Mangle::new(self.target, self.patch, self.id, element, self.added, self.steps);
         let (prefix, missing) = mangle.attribute(prefix)?;
         if let Some(uri) = missing {

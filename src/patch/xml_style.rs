@@ -154,7 +154,8 @@ fn plans<'a>(tree: &Tree<'_>, look: &Look) -> Vec<Plan<'a>> {
     let mut plans = Vec::new();
     // What is new as it came, then as the old version's writer would have it.
     let mut near = Vec::new();
-    for anew in [Anew::Nothing, Anew::Fresh] {
+    let is_fresh = (0..tree.len()).any(|id| tree.node(id).fresh);
+    for &anew in if is_fresh { &[Anew::Nothing, Anew::Fresh][..] } else { &[Anew::Nothing] } {
         for &empty in if is_emptied || anew == Anew::Fresh { &empties[..] } else { &empties[..1] } {
             let writer = Writer { empty, ..base.writer };
             near.push(Plan { anew, writer, emptied: empty, ..base.clone() });
@@ -183,6 +184,16 @@ fn plans<'a>(tree: &Tree<'_>, look: &Look) -> Vec<Plan<'a>> {
             plans.push(plan);
         }
     }
+    // Canonical XML differs from what is likely in more than one way.
+    let canonical = Writer {
+        empty: Empty::Long,
+        text_greater: true,
+        value_greater: false,
+        ascii: false,
+        no_cdata: true,
+        attributes: Attributes::Sorted,
+    };
+    plans.push(Plan { anew: Anew::Fresh, writer: canonical, emptied: Empty::Long, ..base.clone() });
     let utf8 = Encoding::Utf8 { bom: false };
     let declarations = [
         (None, look.encoding),

@@ -128,6 +128,7 @@ fn by_id(tree: &Tree<'_>, id: &str, steps: &mut Steps) -> Result<Result<Vec<Id>,
         match &node_ref.kind {
             Kind::Doctype(raw) => declared = declared_ids(raw),
             Kind::Element { start, .. } => {
+                steps.take(start.len() / 8)?;
                 let name = xml_tag::name(start);
                 for attribute in xml_tag::attributes(start) {
                     let is_id = attribute.name == "xml:id"

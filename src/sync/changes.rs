@@ -104,7 +104,7 @@ pub(super) async fn bring(
     let own = set.clone();
     let partial = !errors.is_empty() || gone > 0;
     let roots = roots.clone();
-    let (mut summary, fresh, gap) =
+    let Applied { mut summary, fresh, gap } =
         engine.ledger.step(move |writer| apply(writer, &mapper, &status, &store, &own, plan, &roots)).await?;
     summary.partial |= partial;
     fresh.into_iter().for_each(|fresh| engine.look_at(fresh));
@@ -144,6 +144,15 @@ struct Plan {
     /// `changelist` or `changedump`, and why from that.
     how: &'static str,
     why: String,
+}
+
+/// What one step did.
+struct Applied {
+    summary: Summary,
+    /// Members that were given to versions.
+    fresh: Vec<Fresh>,
+    /// Whether changes are missing before those that were applied.
+    gap: bool,
 }
 
 /// Where what is missing is taken from.
@@ -248,7 +257,7 @@ fn apply(
     set: &SetRow,
     plan: Plan,
     roots: &[String],
-) -> Result<((Summary, Vec<Fresh>, bool), Changes), CatalogError> {
+) -> Result<(Applied, Changes), CatalogError> {
     let mut transaction = writer.begin(true)?;
     transaction.begin_sync()?;
     let mut step = Step {
@@ -319,7 +328,7 @@ fn apply(
     summary.deleted = tally.deleted;
     summary.unchanged = tally.known;
     let changes = transaction.commit()?;
-    Ok(((summary, fresh, gap.is_some()), changes))
+    Ok((Applied { summary, fresh, gap: gap.is_some() }, changes))
 }
 
 /// Where the reading of one document ended.

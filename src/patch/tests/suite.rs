@@ -1,20 +1,33 @@
-//! The suite published at <https://github.com/json-patch/json-patch-tests>, and on npm as `json-patch-test-suite`.
-//!
-//! It is not copied here. `JSON_PATCH_TESTS` names the directory that has its two files; without it, nothing is run.
+//! The published suite of JSON Patch, <https://github.com/json-patch/json-patch-tests>, as the `json-patch` crate has it
+//! in its package.
 
 use super::{Kind, apply};
 use serde_json::Value;
-use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Where cargo has the package of that crate.
+fn package() -> PathBuf {
+    let cargo = option_env!("CARGO").unwrap_or("cargo");
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version", "1", "--locked", "--offline"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .expect("cargo runs");
+    let metadata: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("cargo metadata: {e}: {}", String::from_utf8_lossy(&output.stderr)));
+    let packages = metadata["packages"].as_array().expect("packages");
+    let found = packages.iter().find(|package| package["name"] == "json-patch").expect("json-patch is a dependency");
+    let manifest = PathBuf::from(found["manifest_path"].as_str().expect("a path"));
+    manifest.parent().expect("its folder").join("specs")
+}
 
 #[test]
 fn published_suite() {
-    let Some(directory) = std::env::var_os("JSON_PATCH_TESTS") else {
-        eprintln!("not run: JSON_PATCH_TESTS does not name a directory");
-        return;
-    };
+    let directory = package();
     let mut run = 0;
     for file in ["tests.json", "spec_tests.json"] {
-        let text = std::fs::read_to_string(Path::new(&directory).join(file)).unwrap();
+        let text = std::fs::read_to_string(directory.join(file)).unwrap();
         let cases: Vec<Value> = serde_json::from_str(&text).unwrap();
         for case in cases.iter().filter(|case| case["disabled"] != true && case.get("patch").is_some()) {
             run += 1;
