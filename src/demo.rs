@@ -1,17 +1,21 @@
-//! The embedded Source: a small ResourceSync Source on loopback.
+//! The embedded Source: a small ResourceSync Source on loopback, which keeps changing.
 //!
 //! **Owns** its resources, made from their numbers alone, and the documents that describe them.
 //!
 //! **Promises** to be a correct Source by the specification in force: Source Description, Capability
-//! List, Resource List and Resource Dump with lengths and hashes; validators, ranges and HEAD for every
+//! List, Resource List and Resource Dump with lengths and hashes; an open Change List, closed ones in an
+//! index, Change Dumps of those, and JSON and XML patches; validators, ranges and HEAD for every
 //! resource and package. The same numbers always give the same bytes.
 //!
 //! **Never knows** who mirrors it. It writes the dialect in force and no other.
 
-use std::collections::HashMap;
+mod changes;
+
+use std::collections::{HashMap, VecDeque};
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -29,6 +33,10 @@ use crate::document::{Capability, Datetime};
 const TEXTS: u64 = 2000;
 /// How many of them lie in one directory.
 const TEXTS_EACH: u64 = 100;
+/// How many records there are that keep changing, in JSON and in XML each.
+const RECORDS: u64 = 10;
+/// How often something changes.
+const EVERY: Duration = Duration::from_secs(1);
 /// How many large resources there are, and how large they are.
 const LARGE: u64 = 3;
 const LARGE_SIZE: u64 = 12 << 20;
@@ -39,6 +47,7 @@ const PACKAGES: [(&str, &str, &str); 2] = [
     ("/dump/scans.zip", "/dump/scans-manifest.xml", "/scans/"),
 ];
 
+#[derive(Clone)]
 struct Resource {
     media: &'static str,
     modified: Datetime,
@@ -47,10 +56,19 @@ struct Resource {
     length: u64,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 enum Make {
     Text(u64),
     Large(u64),
+    /// What changes is kept as it is.
+    Bytes(Bytes),
+}
+
+impl Resource {
+    fn new(media: &'static str, modified: Datetime, make: Make) -> Self {
+        let bytes = make.bytes();
+        Self { media, modified, sha256: hexadecimal(&bytes), make, length: bytes.len() as u64 }
+    }
 }
 
 /// The Source while it runs.
@@ -58,6 +76,7 @@ pub struct Source {
     port: u16,
     resources: u64,
     server: tokio::task::JoinHandle<()>,
+    changing: tokio::task::JoinHandle<()>,
 }
 
 impl std::fmt::Debug for Source {
@@ -69,17 +88,21 @@ impl std::fmt::Debug for Source {
 impl Drop for Source {
     fn drop(&mut self) {
         self.server.abort();
+        self.changing.abort();
     }
 }
 
 struct Content {
     base: String,
     resources: HashMap<String, Resource>,
-    documents: HashMap<&'static str, String>,
-    packages: HashMap<&'static str, Package>,
+    documents: HashMap<String, String>,
+    packages: HashMap<String, Package>,
+    /// Patches, and when they may go.
+    patches: HashMap<String, (&'static str, Bytes)>,
+    history: changes::History,
 }
 
-/// A package of the dump.
+/// A package of a dump.
 struct Package {
     bytes: Bytes,
     sha256: String,
@@ -98,13 +121,25 @@ impl Source {
             .await
             .map_err(std::io::Error::other)?;
         let resources = content.resources.len() as u64;
-        let router = Router::new().fallback(answer).with_state(Arc::new(content));
+        let content = Arc::new(RwLock::new(content));
+        let changing = tokio::spawn({
+            let content = Arc::clone(&content);
+            async move {
+                let mut tick = tokio::time::interval(EVERY);
+                tick.tick().await;
+                loop {
+                    tick.tick().await;
+                    content.write().unwrap_or_else(PoisonError::into_inner).change();
+                }
+            }
+        });
+        let router = Router::new().fallback(answer).with_state(content);
         let server = tokio::spawn(async move {
             if let Err(error) = axum::serve(listener, router).await {
                 tracing::error!(%error, "the demo Source ended");
             }
         });
-        Ok(Self { port, resources, server })
+        Ok(Self { port, resources, server, changing })
     }
 
     /// Its origin.
@@ -113,7 +148,7 @@ impl Source {
         format!("http://127.0.0.1:{}/", self.port)
     }
 
-    /// How many resources it has.
+    /// How many resources it had when it started.
     #[must_use]
     pub fn resources(&self) -> u64 {
         self.resources
@@ -138,8 +173,9 @@ fn hexadecimal(bytes: &[u8]) -> String {
 }
 
 impl Make {
-    fn bytes(self) -> Vec<u8> {
-        match self {
+    fn bytes(&self) -> Bytes {
+        let bytes = match *self {
+            Self::Bytes(ref bytes) => return bytes.clone(),
             Self::Text(number) => {
                 let mut text = format!("Text {number} of the demo Source\n\n");
                 for at in 0..40 + scramble(number) % 300 {
@@ -153,7 +189,8 @@ impl Make {
             Self::Large(number) => {
                 (0..LARGE_SIZE / 8).flat_map(|at| scramble(number << 40 | at).to_le_bytes()).collect()
             }
-        }
+        };
+        bytes.into()
     }
 }
 
@@ -162,11 +199,9 @@ impl Content {
         let start = 1_700_000_000_i64;
         let mut resources = HashMap::new();
         let mut add = |path: String, media, make: Make, age: u64| {
-            let bytes = make.bytes();
-            let sha256 = hexadecimal(&bytes);
             let seconds = start + i64::try_from(age).unwrap_or(0) * 3600;
             let modified = Datetime::from_nanos(seconds * 1_000_000_000);
-            resources.insert(path, Resource { media, modified, sha256, make, length: bytes.len() as u64 });
+            resources.insert(path, Resource::new(media, modified, make));
         };
         for number in 0..TEXTS {
             let path = format!("/texts/{:02}/text-{number:04}.txt", number / TEXTS_EACH);
@@ -175,38 +210,55 @@ impl Content {
         for number in 0..LARGE {
             add(format!("/scans/scan-{number}.bin"), "application/octet-stream", Make::Large(number), number);
         }
-        let mut content = Self { base, resources, documents: HashMap::new(), packages: HashMap::new() };
-        content.describe();
+        for number in 0..RECORDS {
+            add(changes::json_path(number), changes::JSON, changes::json(number, 0), number);
+            add(changes::xml_path(number), changes::XML, changes::xml(number, 0), number);
+        }
+        let now = Datetime::now();
+        let mut content = Self {
+            base,
+            resources,
+            documents: HashMap::new(),
+            packages: HashMap::new(),
+            patches: HashMap::new(),
+            history: changes::History { since: now, open: Vec::new(), closed: VecDeque::new(), made: 0 },
+        };
+        content.describe(now);
+        content.tell();
         content
     }
 
-    fn describe(&mut self) {
-        let now = Datetime::now();
+    fn describe(&mut self, now: Datetime) {
         let description =
             self.document(Capability::Description, "", None, &[("/capabilitylist.xml", Capability::CapabilityList)]);
         let capabilities = self.document(
             Capability::CapabilityList,
             "",
             Some("/.well-known/resourcesync"),
-            &[("/resourcelist.xml", Capability::ResourceList), ("/resourcedump.xml", Capability::ResourceDump)],
+            &[
+                ("/resourcelist.xml", Capability::ResourceList),
+                ("/resourcedump.xml", Capability::ResourceDump),
+                ("/changelist.xml", Capability::ChangeList),
+                ("/changedump.xml", Capability::ChangeDump),
+            ],
         );
         let list = self.list(Capability::ResourceList, now, "/");
-        self.documents.insert("/.well-known/resourcesync", description);
-        self.documents.insert("/capabilitylist.xml", capabilities);
-        self.documents.insert("/resourcelist.xml", list);
+        self.documents.insert("/.well-known/resourcesync".to_owned(), description);
+        self.documents.insert("/capabilitylist.xml".to_owned(), capabilities);
+        self.documents.insert("/resourcelist.xml".to_owned(), list);
         for (path, manifest, below) in PACKAGES {
             let described = self.list(Capability::ResourceDumpManifest, now, below);
             match self.pack(&described, below) {
                 Ok(bytes) => {
                     let sha256 = hexadecimal(&bytes);
-                    self.packages.insert(path, Package { bytes: bytes.into(), sha256, manifest });
-                    self.documents.insert(manifest, described);
+                    self.packages.insert(path.to_owned(), Package { bytes: bytes.into(), sha256, manifest });
+                    self.documents.insert(manifest.to_owned(), described);
                 }
                 Err(error) => tracing::error!(%error, path, "the demo Source goes without this package"),
             }
         }
         let dump = self.dump(now);
-        self.documents.insert("/resourcedump.xml", dump);
+        self.documents.insert("/resourcedump.xml".to_owned(), dump);
     }
 
     fn head(&self, capability: Capability, attributes: &str, up: Option<&str>) -> String {
@@ -270,7 +322,7 @@ impl Content {
         package.start_file("manifest.xml", deflated)?;
         package.write_all(manifest.as_bytes())?;
         for path in self.below(prefix) {
-            let make = self.resources[path].make;
+            let make = &self.resources[path].make;
             let options = if matches!(make, Make::Text(_)) { deflated } else { stored };
             package.start_file(format!("resources{path}"), options)?;
             package.write_all(&make.bytes())?;
@@ -294,23 +346,34 @@ impl Content {
     }
 }
 
-async fn answer(State(content): State<Arc<Content>>, method: Method, uri: Uri, headers: HeaderMap) -> Response<Body> {
+async fn answer(
+    State(content): State<Arc<RwLock<Content>>>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response<Body> {
     if method != Method::GET && method != Method::HEAD {
         return plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered here\n");
     }
     let path = uri.path();
+    let content = content.read().unwrap_or_else(PoisonError::into_inner);
     if let Some(document) = content.documents.get(path) {
-        let tag = format!("\"{:x}\"", scramble(document.len() as u64));
+        let tag = format!("\"{}\"", &hexadecimal(document.as_bytes())[..16]);
         return send(&method, &headers, "application/xml", &tag, document.clone().into());
     }
     if let Some(package) = content.packages.get(path) {
         let tag = format!("\"{}\"", &package.sha256[..16]);
         return send(&method, &headers, "application/zip", &tag, package.bytes.clone());
     }
-    match content.resources.get(path) {
-        Some(resource) => {
-            let (make, tag) = (resource.make, format!("\"{}\"", &resource.sha256[..16]));
-            send(&method, &headers, resource.media, &tag, make.bytes().into())
+    if let Some((media, patch)) = content.patches.get(path) {
+        let tag = format!("\"{}\"", &hexadecimal(patch)[..16]);
+        return send(&method, &headers, media, &tag, patch.clone());
+    }
+    match content.resources.get(path).cloned() {
+        Some(Resource { media, make, sha256, .. }) => {
+            // Large ones take a moment to make.
+            drop(content);
+            send(&method, &headers, media, &format!("\"{}\"", &sha256[..16]), make.bytes())
         }
         None => plain(StatusCode::NOT_FOUND, "there is no such resource\n"),
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::mount::{self, Mount};
-use super::{Done, Stop, mounts, show};
+use super::{Done, Stop, log, mounts, show};
 use crate::demo;
 
 /// Takes the mount away when the demo ends, however it ends.
@@ -37,7 +37,7 @@ pub(super) fn run(directory: Option<&Path>, once: bool) -> Done {
     let asked = Mount {
         source: source.url(),
         directory: directory.clone(),
-        options: vec![format!("cache={}", cache.display())],
+        options: vec![format!("cache={},poll=2", cache.display())],
         sloppy: false,
         foreground: false,
         fake: false,
@@ -80,7 +80,7 @@ pub(super) fn run(directory: Option<&Path>, once: bool) -> Done {
 fn introduce(source: &demo::Source, directory: &Path, took: std::time::Duration) {
     let at = directory.display();
     println!(
-        "{} is a ResourceSync Source with {}.",
+        "{} is a ResourceSync Source with {}, which keeps changing.",
         show::bold(&source.url()),
         show::plural(source.resources(), "resource", "resources")
     );
@@ -91,6 +91,9 @@ fn introduce(source: &demo::Source, directory: &Path, took: std::time::Duration)
         (format!("cat {at}/texts/00/text-0007.txt"), "read out of a package of the Source's dump, and verified"),
         (format!("getfattr -d {at}/texts/00/text-0007.txt"), "what the Source says of it"),
         ("resourcesync status".to_owned(), "what the mount is doing"),
+        (format!("resourcesync log --since 1m {at}"), "what changed; it is looked for every 2 s"),
+        (format!("watch cat {at}/records/record-0.json"), "a record that changes, brought up to date by patches"),
+        (format!("resourcesync audit {at}"), "whether the mirror is what the Source lists"),
         (format!("resourcesync fetch {at}/texts"), "bring content ahead of use"),
         (format!("resourcesync inspect {}", source.url()), "what the Source offers"),
         (format!("cat {at}/.resourcesync/status.json"), "the same for programs"),
@@ -134,5 +137,7 @@ fn show_once(directory: &Path) -> Done {
         show::size(bytes),
         began.elapsed().as_secs_f32()
     );
-    Ok(())
+    println!("\nWhat changes at the Source meanwhile:");
+    std::thread::sleep(std::time::Duration::from_secs(6));
+    log::run(directory, None, false)
 }

@@ -57,7 +57,11 @@ fn sync_text(sync: &SyncEntry) -> String {
         .filter(|(count, _)| *count > 0)
         .map(|(count, word)| format!("{} {word}", show::count(*count)))
         .collect();
-    let mut text = format!("{}  {}\n", show::bold(&sync.time), format_args!("{}: {}", sync.from, counts.join(", ")));
+    let mut text = format!(
+        "{}  {}\n",
+        show::bold(&show::moment(&sync.time)),
+        format_args!("{}: {}", sync.from, counts.join(", "))
+    );
     for change in &sync.changes {
         let (letter, colour) = match change.change.as_str() {
             "created" => ("A", "32"),
@@ -68,7 +72,7 @@ fn sync_text(sync: &SyncEntry) -> String {
             "  {}  {}  {}\n",
             show::paint(colour, letter),
             change.path,
-            show::dim(&change.datetime)
+            show::dim(&show::moment(&change.datetime))
         ));
     }
     text
@@ -79,12 +83,12 @@ fn version_text(version: &VersionEntry) -> String {
     facts.push(version.size.map_or_else(|| "size not known".to_owned(), show::size));
     facts.push(match (&version.until, version.deleted) {
         (None, _) => "in force".to_owned(),
-        (Some(until), false) => format!("superseded {until}"),
-        (Some(until), true) => format!("deleted {until}"),
+        (Some(until), false) => format!("superseded {}", show::moment(until)),
+        (Some(until), true) => format!("deleted {}", show::moment(until)),
     });
     facts.push(if version.cached { "cached" } else { "not cached" }.to_owned());
     facts.extend(version.hash.clone());
-    format!("{}  {}\n", show::bold(&version.begin), facts.join(", "))
+    format!("{}  {}\n", show::bold(&show::moment(&version.begin)), facts.join(", "))
 }
 
 /// A W3C datetime, or so long ago: `90s`, `15m`, `2h`, `3d`, `1w`.

@@ -114,6 +114,14 @@ pub(super) fn plural(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { many })
 }
 
+/// A moment for people, to the second; a text that is none stays as it is.
+pub(super) fn moment(text: &str) -> String {
+    match text.split_once('.') {
+        Some((whole, _)) => format!("{whole}Z"),
+        None => text.to_owned(),
+    }
+}
+
 /// How long ago a moment was.
 pub(super) fn ago(moment: Datetime) -> String {
     let seconds = (Datetime::now().nanos() - moment.nanos()).max(0) / 1_000_000_000;
