@@ -373,10 +373,14 @@ impl Reader {
     /// # Errors
     /// If SQLite fails.
     pub fn totals(&self) -> Result<Totals> {
-        let mut statement = self.connection.prepare_cached(&format!(
-            "SELECT count(*), COALESCE(sum(size), 0) FROM version v
-             WHERE (object IS NOT NULL OR {MEMBER_HERE}) AND until IS NULL",
-        ))?;
+        // By what is here, which may be little, and not by all versions that there ever were.
+        let mut statement = self.connection.prepare_cached(
+            "SELECT count(*), COALESCE(sum(size), 0) FROM (
+                 SELECT v.size FROM version v INDEXED BY version_object WHERE v.object IS NOT NULL AND v.until IS NULL
+                 UNION ALL
+                 SELECT v.size FROM member m JOIN package p ON p.id = m.package JOIN version v ON v.id = m.version
+                 WHERE (m.state IN (1, 3) OR m.state = 0 AND p.whole) AND v.object IS NULL AND v.until IS NULL)",
+        )?;
         Ok(statement.query_row([], |row| {
             let unsigned = |index| row.get::<_, i64>(index).map(i64::unsigned_abs);
             Ok(Totals { cached: unsigned(0)?, bytes: unsigned(1)? })

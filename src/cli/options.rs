@@ -49,7 +49,7 @@ pub const DEFINITIONS: &[Definition] = &[
     ),
     define("connections=N", "8", "the most connections to one host"),
     define("rate=BYTES", "no limit", "the most bytes a second (K, M, G are understood)"),
-    define("poll=SECONDS", "3600", "how often the Source's lists are read again; 0: only at mount and by `refresh`"),
+    define("poll=SECONDS", "3600", "how often the Source is asked what changed; 0: only at mount and by `refresh`"),
     define(
         "set=NAME",
         "all sets",
