@@ -40,7 +40,7 @@ use thiserror::Error;
 
 pub use changes::{Changed, How};
 pub use compare::{Compared, Comparison, Difference, Kept};
-pub use feeds::{Feed, Offer, Tally};
+pub use feeds::{Beginning, Feed, Offer, Tally};
 pub use lock::CacheLock;
 pub use log::{ChangeRow, SyncRow, VersionLog};
 pub use packages::{Attached, Looked, MemberRow, MemberState, MemberTotals, PackageRow, UnseenMember};

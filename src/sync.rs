@@ -527,7 +527,7 @@ impl Engine {
                 continue;
             }
             if row.wanted && !row.whole && !self.config.offline {
-                match row.indexed {
+                match row.indexed && !row.changes {
                     true => self.packages.complete_what_is_needed(&row)?,
                     false => self
                         .packages
@@ -551,6 +551,7 @@ impl Engine {
             if row.wanted
                 && row.whole
                 && !row.indexed
+                && !row.changes
                 && let Err(error) = dumps::attach_later(self, &row).await
             {
                 self.status.error(&error.to_string());

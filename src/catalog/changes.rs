@@ -94,6 +94,14 @@ pub enum Changed {
     Absent,
 }
 
+/// Where a resource is, or was, in the tree: the name of its path, and `@self` in the directory of that name. It
+/// may have been the one and the other in turn, and its history lies with both.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Names {
+    pub(super) own: i64,
+    pub(super) in_directory: i64,
+}
+
 /// The current version of a resource, as far as a change is compared with it.
 struct Current {
     id: i64,
@@ -124,30 +132,30 @@ impl Transaction<'_> {
     ) -> Result<(Changed, Option<i64>)> {
         let found = self.resource(directory, record)?;
         let current = match found {
-            Some((_, Some(version))) => Some(self.current_for(version, record)?),
+            Some((_, Some((_, version)))) => Some(self.current_for(version, record)?),
             _ => None,
         };
         let moment = record.begin.nanos();
-        if let Some((name, _)) = found
+        if let Some((names, _)) = found
             && !again
-            && let Some(known) = self.known(name, current.as_ref(), record, how, fresh)?
+            && let Some(known) = self.known(names, current.as_ref(), record, how, fresh)?
         {
             let stands = match how.kind() {
                 Change::Deleted => current.is_none(),
                 _ => current.as_ref().is_some_and(|current| Some(current.id) == known),
             };
-            let stale = !stands && self.may_have_happened_again(name, current.as_ref(), moment, how)?;
+            let stale = !stands && self.may_have_happened_again(names, current.as_ref(), moment, how)?;
             return Ok((if stale { Changed::Stale } else { Changed::Known }, known));
         }
         let overtaken = match (&current, found) {
             (Some(current), _) => current.how.is_some_and(How::is_exact) && moment < current.begin,
-            (None, Some((name, _))) => self.last_deletion(name)?.is_some_and(|last| moment < last),
+            (None, Some((names, _))) => self.last_deletion(names)?.is_some_and(|last| moment < last),
             (None, None) => false,
         };
         if how.kind() == Change::Deleted {
             return match (found, current) {
                 (Some(_), Some(_)) if overtaken => Ok((Changed::Past, None)),
-                (Some((name, _)), Some(current)) => {
+                (Some((_, Some((name, _)))), Some(current)) => {
                     let (parent, own): (i64, String) = self
                         .connection()
                         .prepare_cached("SELECT parent, name FROM name WHERE id = ?1")?
@@ -158,8 +166,8 @@ impl Transaction<'_> {
                 _ => Ok((Changed::Absent, None)),
             };
         }
-        if overtaken && let Some((name, _)) = found {
-            return Ok((Changed::Past, Some(self.insert_past(name, record, how)?)));
+        if overtaken && let Some((names, _)) = found {
+            return Ok((Changed::Past, Some(self.insert_past(names, record, how)?)));
         }
         if let Some(current) = &current
             && !current.how.is_some_and(How::is_change)
@@ -177,7 +185,7 @@ impl Transaction<'_> {
         let Some(spot) = self.spot(rset, directory, record)? else { return Ok((Changed::Absent, None)) };
         let heir_of = match (&current, found) {
             (Some(current), _) if current.sameness == Sameness::Same => Some(current.id),
-            (_, Some((name, _))) => self.same_bytes_before(name, record)?,
+            (_, Some((names, _))) => self.same_bytes_before(names, record)?,
             _ => None,
         };
         match (spot.row.and_then(|row| row.version.map(|version| (row.id, version))), current) {
@@ -190,18 +198,18 @@ impl Transaction<'_> {
         }
     }
 
-    /// The name of a resource that is, or was, in the tree, and its current version.
-    fn resource(&mut self, directory: i64, record: &Record) -> Result<Option<(i64, Option<i64>)>> {
+    /// The names of a resource that is, or was, in the tree; and which of them has its current version.
+    fn resource(&mut self, directory: i64, record: &Record) -> Result<Option<(Names, Option<(i64, i64)>)>> {
         let Some((name, above)) = record.path.names.split_last() else { return Ok(None) };
         let Some(row) = self.find(directory, above, name)? else { return Ok(None) };
-        if row.version.is_some() {
-            return Ok(Some((row.id, row.version)));
-        }
-        let own = self.find(directory, &record.path.names, SELF)?;
-        Ok(match own {
-            Some(own) if own.version.is_some() || self.tree.is_live_directory(row) => Some((own.id, own.version)),
-            _ => Some((row.id, None)),
-        })
+        let inner = match row.version {
+            None => self.find(directory, &record.path.names, SELF)?,
+            Some(_) => self.child(row.id, SELF)?,
+        };
+        let names = Names { own: row.id, in_directory: inner.map_or(row.id, |inner| inner.id) };
+        let current = row.version.map(|version| (row.id, version));
+        let current = current.or(inner.and_then(|inner| inner.version.map(|version| (inner.id, version))));
+        Ok(Some((names, current)))
     }
 
     fn current_for(&self, version: i64, record: &Record) -> Result<Current> {
@@ -235,7 +243,7 @@ impl Transaction<'_> {
     /// The version that a change made or ended, if the change is in the tree already.
     fn known(
         &self,
-        name: i64,
+        names: Names,
         current: Option<&Current>,
         record: &Record,
         how: How,
@@ -249,9 +257,9 @@ impl Transaction<'_> {
             let known: Option<i64> = self
                 .connection()
                 .prepare_cached(
-                    "SELECT id FROM version WHERE name = ?1 AND until IS NOT NULL AND until = ?2 AND gone = ?3 LIMIT 1",
+                    "SELECT id FROM version WHERE name IN (?1, ?2) AND until IS NOT NULL AND until = ?3 AND gone = ?4 LIMIT 1",
                 )?
-                .query_row(params![name, moment, how.number()], |row| row.get(0))
+                .query_row(params![names.own, names.in_directory, moment, how.number()], |row| row.get(0))
                 .optional()?;
             return Ok(known.map(|_| None));
         }
@@ -262,9 +270,9 @@ impl Transaction<'_> {
                 return Ok(Some(Some(current.id)));
             }
             let mut statement = self.connection().prepare_cached(
-                "SELECT id, hashes FROM version WHERE name = ?1 AND begin = ?2 AND until IS NOT NULL AND change = ?3",
+                "SELECT id, hashes FROM version WHERE name IN (?1, ?2) AND begin = ?3 AND until IS NOT NULL AND change = ?4",
             )?;
-            let mut rows = statement.query(params![name, moment, how.number()])?;
+            let mut rows = statement.query(params![names.own, names.in_directory, moment, how.number()])?;
             while let Some(row) = rows.next()? {
                 if agree(row.get::<_, Option<Vec<u8>>>(1)?.as_deref(), &record.hashes) {
                     return Ok(Some(Some(row.get(0)?)));
@@ -285,81 +293,85 @@ impl Transaction<'_> {
         let known: Option<i64> = self
             .connection()
             .prepare_cached(
-                "SELECT id FROM version WHERE name = ?1 AND until IS NOT NULL AND change = ?2 AND hashes = ?3 AND id < ?4
+                "SELECT id FROM version WHERE name IN (?1, ?2) AND until IS NOT NULL AND change = ?3 AND hashes = ?4 AND id < ?5
                  ORDER BY id DESC LIMIT 1",
             )?
-            .query_row(params![name, how.number(), hashes, fresh], |row| row.get(0))
+            .query_row(params![names.own, names.in_directory, how.number(), hashes, fresh], |row| row.get(0))
             .optional()?;
         Ok(known.map(Some))
     }
 
     /// Whether a change that is known, and is not what the tree shows, may be another one that looks the same:
     /// within one second, or where changes have no times.
-    fn may_have_happened_again(&self, name: i64, current: Option<&Current>, moment: i64, how: How) -> Result<bool> {
+    fn may_have_happened_again(&self, names: Names, current: Option<&Current>, moment: i64, how: How) -> Result<bool> {
         match current {
             Some(Current { how: Some(shown), begin, .. }) if shown.is_change() => {
                 Ok(if how.is_exact() { shown.is_exact() && *begin == moment } else { !shown.is_exact() })
             }
             Some(_) => Ok(false),
-            None if how.is_exact() => Ok(self.last_deletion(name)? == Some(moment)),
+            None if how.is_exact() => Ok(self.last_deletion(names)? == Some(moment)),
             None => {
                 let last: Option<i64> = self
                     .connection()
                     .prepare_cached(
-                        "SELECT gone FROM version WHERE name = ?1 AND until IS NOT NULL AND gone IS NOT NULL
+                        "SELECT gone FROM version WHERE name IN (?1, ?2) AND until IS NOT NULL AND gone IS NOT NULL
                          ORDER BY id DESC LIMIT 1",
                     )?
-                    .query_row([name], |row| row.get(0))
+                    .query_row([names.own, names.in_directory], |row| row.get(0))
                     .optional()?;
                 Ok(How::of(last).is_some_and(|last| last.is_change() && !last.is_exact()))
             }
         }
     }
 
-    fn last_deletion(&self, name: i64) -> Result<Option<i64>> {
+    fn last_deletion(&self, names: Names) -> Result<Option<i64>> {
         Ok(self
             .connection()
-            .prepare_cached("SELECT max(until) FROM version WHERE name = ?1 AND until IS NOT NULL AND gone = ?2")?
-            .query_row(params![name, How::change(Change::Deleted, true).number()], |row| row.get(0))?)
+            .prepare_cached(
+                "SELECT max(until) FROM version WHERE name IN (?1, ?2) AND until IS NOT NULL AND gone = ?3",
+            )?
+            .query_row(params![names.own, names.in_directory, How::change(Change::Deleted, true).number()], |row| {
+                row.get(0)
+            })?)
     }
 
     /// A version that was superseded before it was known: until the next one began, or the resource went.
-    fn insert_past(&mut self, name: i64, record: &Record, how: How) -> Result<i64> {
+    fn insert_past(&mut self, names: Names, record: &Record, how: How) -> Result<i64> {
         let until: Option<i64> = self
             .connection()
             .prepare_cached(
                 "SELECT min(moment) FROM (
-                     SELECT begin AS moment FROM version WHERE name = ?1 AND until IS NOT NULL AND begin > ?2
-                     UNION ALL SELECT until FROM version WHERE name = ?1 AND until IS NOT NULL AND until > ?2
-                     UNION ALL SELECT v.begin FROM name n JOIN version v ON v.id = n.version WHERE n.id = ?1 AND v.begin > ?2)",
+                     SELECT begin AS moment FROM version WHERE name IN (?1, ?2) AND until IS NOT NULL AND begin > ?3
+                     UNION ALL SELECT until FROM version WHERE name IN (?1, ?2) AND until IS NOT NULL AND until > ?3
+                     UNION ALL SELECT v.begin FROM name n JOIN version v ON v.id = n.version WHERE n.id IN (?1, ?2) AND v.begin > ?3)",
             )?
-            .query_row(params![name, record.begin.nanos()], |row| row.get(0))?;
-        let version = self.insert_version(name, NOBODY, record, None, how)?;
+            .query_row(params![names.own, names.in_directory, record.begin.nanos()], |row| row.get(0))?;
+        let version = self.insert_version(names.own, NOBODY, record, None, how)?;
         let until = until.unwrap_or(record.begin.nanos());
         self.connection().prepare_cached("UPDATE version SET until = ?2 WHERE id = ?1")?.execute([version, until])?;
         // The version before it ended when this one began.
         self.connection()
             .prepare_cached(
-                "UPDATE version SET until = ?2 WHERE name = ?1 AND until IS NOT NULL AND begin < ?2 AND until > ?2
-                 AND id != ?3 AND gone IS NULL",
+                "UPDATE version SET until = ?3 WHERE name IN (?1, ?2) AND until IS NOT NULL AND begin < ?3 AND until > ?3
+                 AND id != ?4 AND gone IS NULL",
             )?
-            .execute(params![name, record.begin.nanos(), version])?;
+            .execute(params![names.own, names.in_directory, record.begin.nanos(), version])?;
         Ok(version)
     }
 
     /// An earlier version of the same bytes, whose content is still here.
-    fn same_bytes_before(&self, name: i64, record: &Record) -> Result<Option<i64>> {
+    fn same_bytes_before(&self, names: Names, record: &Record) -> Result<Option<i64>> {
         if record.hashes.is_empty() {
             return Ok(None);
         }
         Ok(self
             .connection()
             .prepare_cached(
-                "SELECT id FROM version v WHERE name = ?1 AND until IS NOT NULL AND hashes = ?2
+                "SELECT id FROM version v WHERE name IN (?1, ?2) AND until IS NOT NULL AND hashes = ?3
                  AND (object IS NOT NULL OR EXISTS (SELECT 1 FROM member m WHERE m.version = v.id))
                  ORDER BY id DESC LIMIT 1",
             )?
-            .query_row(params![name, record.hashes.to_bytes()], |row| row.get(0))
+            .query_row(params![names.own, names.in_directory, record.hashes.to_bytes()], |row| row.get(0))
             .optional()?)
     }
 

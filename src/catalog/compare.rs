@@ -4,6 +4,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::changes::How;
 use super::reader::{Reader, names};
+use super::transaction::went_later;
 use super::tree::Numbers;
 use super::{CatalogError, ROOT, Record};
 use crate::document::{Datetime, Hashes};
@@ -94,10 +95,15 @@ impl<'r> Comparison<'r> {
             None => return Ok(Compared::Missing),
             Some((id, Some(version))) => Some((id, version)),
             Some((id, None)) => match self.child(id, SELF)? {
-                Some((own, Some(version))) => Some((own, version)),
-                Some((own, None)) if self.went_later(own, snapshot)? => return Ok(Compared::Newer),
-                _ if self.went_later(id, snapshot)? => return Ok(Compared::Newer),
-                _ => None,
+                Some((inner, Some(version))) => Some((inner, version)),
+                inner => {
+                    let names = (id, inner.map_or(id, |(inner, _)| inner));
+                    let newer = match snapshot {
+                        Some(snapshot) => went_later(self.connection(), names, snapshot)?,
+                        None => false,
+                    };
+                    return Ok(if newer { Compared::Newer } else { Compared::Missing });
+                }
             },
         };
         let Some((id, version)) = found else { return Ok(Compared::Missing) };
@@ -107,22 +113,14 @@ impl<'r> Comparison<'r> {
         self.version(version, record, snapshot)
     }
 
-    /// Whether a change took the resource away after the list was made.
-    fn went_later(&self, name: i64, snapshot: Option<Datetime>) -> Result<bool> {
-        let Some(snapshot) = snapshot else { return Ok(false) };
-        let mut statement = self.connection().prepare_cached(
-            "SELECT EXISTS (SELECT 1 FROM version WHERE name = ?1 AND until IS NOT NULL AND gone < ?3 AND until > ?2)",
-        )?;
-        Ok(statement.query_row(params![name, snapshot.nanos(), How::LISTED], |row| row.get(0))?)
-    }
-
     fn version(&self, version: i64, record: &Record, snapshot: Option<Datetime>) -> Result<Compared> {
         let mut statement = self.connection().prepare_cached(
             "SELECT mtime, dated, CASE WHEN settled THEN NULL ELSE size END, hashes, change, begin FROM version WHERE id = ?1",
         )?;
         Ok(statement.query_row([version], |row| {
             let changed = How::of(row.get(4)?).is_some_and(How::is_change);
-            if changed && snapshot.is_some_and(|snapshot| row.get(5).is_ok_and(|begin: i64| begin > snapshot.nanos())) {
+            if changed && snapshot.is_some_and(|snapshot| row.get(5).is_ok_and(|begin: i64| begin >= snapshot.nanos()))
+            {
                 return Ok(Compared::Newer);
             }
             let hashes: Option<Vec<u8>> = row.get(3)?;
@@ -164,7 +162,7 @@ impl<'r> Comparison<'r> {
     pub fn extra(&self, snapshot: Option<Datetime>, mut visit: impl FnMut(String)) -> Result<()> {
         let mut statement = self.connection().prepare_cached(
             "SELECT n.id FROM name n JOIN version v ON v.id = n.version
-             WHERE n.rset = ?1 AND NOT COALESCE(v.change < ?3 AND v.begin > ?2, 0)",
+             WHERE n.rset = ?1 AND NOT COALESCE(v.change < ?3 AND v.begin >= ?2, 0)",
         )?;
         let mut rows = statement.query(params![self.rset, snapshot.map(Datetime::nanos), How::LISTED])?;
         while let Some(row) = rows.next()? {

@@ -19,6 +19,34 @@ pub struct Offer {
     pub url: String,
 }
 
+/// So many entries of a list, and what tells them from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beginning {
+    /// How many.
+    pub entries: u64,
+    /// Of all that they say.
+    pub digest: [u8; 32],
+}
+
+impl Beginning {
+    const LENGTH: usize = 40;
+
+    fn to_bytes(&self) -> [u8; Self::LENGTH] {
+        let mut bytes = [0; Self::LENGTH];
+        bytes[..8].copy_from_slice(&self.entries.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.digest);
+        bytes
+    }
+
+    fn all_of(bytes: &[u8]) -> Vec<Self> {
+        let one = |bytes: &[u8]| {
+            let (entries, digest) = bytes.split_at_checked(8)?;
+            Some(Self { entries: u64::from_le_bytes(entries.try_into().ok()?), digest: digest.try_into().ok()? })
+        };
+        bytes.chunks_exact(Self::LENGTH).filter_map(one).collect()
+    }
+}
+
 /// How far a Change List or a Change Dump has been followed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Feed {
@@ -38,17 +66,25 @@ pub struct Feed {
     pub closed: bool,
     /// All changes up to then are in the tree.
     pub cursor: Option<Datetime>,
-    /// The list that was read last.
-    pub list: Option<String>,
-    /// How many of its entries are in the tree.
-    pub entries: u64,
-    /// What tells that they are still its first.
-    pub digest: Option<[u8; 32]>,
+    /// The beginnings of lists that are in the tree, the last ones: a list that begins so, wherever it is, has
+    /// been read so far.
+    pub read: Vec<Beginning>,
     /// Why it could not be followed to its end.
     pub failure: Option<String>,
 }
 
 impl Feed {
+    /// How many beginnings of lists are kept.
+    const MOST_READ: usize = 64;
+
+    /// A list has been read so far; `before` is what was known of it.
+    pub fn has_read(&mut self, beginning: Beginning, before: Option<Beginning>) {
+        self.read.retain(|known| Some(*known) != before && *known != beginning);
+        self.read.push(beginning);
+        let more = self.read.len().saturating_sub(Self::MOST_READ);
+        self.read.drain(..more);
+    }
+
     /// One that was never read.
     #[must_use]
     pub fn new(root: &str, capability: Capability) -> Self {
@@ -61,9 +97,7 @@ impl Feed {
             above: None,
             closed: false,
             cursor: None,
-            list: None,
-            entries: 0,
-            digest: None,
+            read: Vec::new(),
             failure: None,
         }
     }
@@ -106,7 +140,7 @@ impl Tally {
     }
 }
 
-const FEED: &str = "root, capability, url, etag, last_modified, above, cursor, list, entries, digest, failure, closed";
+const FEED: &str = "root, capability, url, etag, last_modified, above, cursor, read, failure, closed";
 
 fn feed(row: &Row<'_>) -> rusqlite::Result<Feed> {
     let capability: String = row.get(1)?;
@@ -118,11 +152,9 @@ fn feed(row: &Row<'_>) -> rusqlite::Result<Feed> {
         last_modified: row.get(4)?,
         above: row.get(5)?,
         cursor: row.get::<_, Option<i64>>(6)?.map(Datetime::from_nanos),
-        list: row.get(7)?,
-        entries: row.get::<_, i64>(8)?.unsigned_abs(),
-        digest: row.get(9)?,
-        failure: row.get(10)?,
-        closed: row.get(11)?,
+        read: Beginning::all_of(&row.get::<_, Vec<u8>>(7)?),
+        failure: row.get(8)?,
+        closed: row.get(9)?,
     })
 }
 
@@ -221,8 +253,8 @@ impl Transaction<'_> {
     pub fn put_feed(&self, rset: i64, feed: &Feed) -> Result<()> {
         self.connection()
             .prepare_cached(
-                "INSERT OR REPLACE INTO feed (rset, root, capability, url, etag, last_modified, above, cursor, list,
-                     entries, digest, failure, closed) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+                "INSERT OR REPLACE INTO feed (rset, root, capability, url, etag, last_modified, above, cursor, read,
+                     failure, closed) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
             )?
             .execute(params![
                 rset,
@@ -233,9 +265,7 @@ impl Transaction<'_> {
                 feed.last_modified,
                 feed.above,
                 feed.cursor.map(Datetime::nanos),
-                feed.list,
-                i64::try_from(feed.entries).unwrap_or(i64::MAX),
-                feed.digest.as_ref().map(<[u8; 32]>::as_slice),
+                feed.read.iter().flat_map(Beginning::to_bytes).collect::<Vec<u8>>(),
                 feed.failure,
                 feed.closed
             ])?;

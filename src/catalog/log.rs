@@ -6,6 +6,7 @@ use super::changes::How;
 use super::reader::{Reader, names};
 use super::{CatalogError, ROOT};
 use crate::document::{Change, Datetime, Hashes};
+use crate::path::SELF;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 
@@ -118,11 +119,12 @@ impl Reader {
              v.object IS NOT NULL OR EXISTS (SELECT 1 FROM member m JOIN package p ON p.id = m.package
              WHERE m.version = v.id AND (m.state IN (1, 3) OR m.state = 0 AND p.whole))";
         let mut statement = self.connection().prepare_cached(&format!(
-            "SELECT {FACTS} FROM version v WHERE v.name = ?1 AND v.until IS NOT NULL
-             UNION ALL SELECT {FACTS} FROM name n JOIN version v ON v.id = n.version WHERE n.id = ?1
+            "WITH own (id) AS (SELECT ?1 UNION ALL SELECT id FROM name WHERE parent = ?1 AND name = ?2)
+             SELECT {FACTS} FROM own JOIN version v ON v.name = own.id AND v.until IS NOT NULL
+             UNION ALL SELECT {FACTS} FROM own JOIN name n ON n.id = own.id JOIN version v ON v.id = n.version
              ORDER BY 2 DESC, 1 DESC"
         ))?;
-        let rows = statement.query_map(params![name], |row| {
+        let rows = statement.query_map(params![name, SELF], |row| {
             let hashes: Option<Vec<u8>> = row.get(6)?;
             Ok(VersionLog {
                 id: row.get(0)?,
@@ -136,6 +138,16 @@ impl Reader {
             })
         })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Whether anything lies below a name now.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn is_directory(&self, name: i64) -> Result<bool> {
+        let mut statement =
+            self.connection().prepare_cached("SELECT version IS NULL AND live > 0 FROM name WHERE id = ?1")?;
+        Ok(statement.query_row([name], |row| row.get(0))?)
     }
 
     /// The number of the name at this path, whether it is in the tree now or was once.

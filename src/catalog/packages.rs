@@ -35,6 +35,8 @@ pub struct PackageRow {
     pub whole: bool,
     /// Whether all of it that is needed is to be brought here ahead of use.
     pub wanted: bool,
+    /// Whether it is of a Change Dump: then what it has of superseded versions is wanted, too.
+    pub changes: bool,
     /// Whether it is not what its dump says, so that only members with a hash of their own are trusted.
     pub doubtful: bool,
     /// Whether versions were given its members.
@@ -167,8 +169,7 @@ pub(super) fn member(row: &Row<'_>, first: usize) -> rusqlite::Result<Option<Mem
     }))
 }
 
-const PACKAGE: &str =
-    "id, rset, url, edition, validator, length, hashes, at, size, whole, wanted, doubtful, indexed, bytes, epoch";
+const PACKAGE: &str = "id, rset, url, edition, validator, length, hashes, at, size, whole, wanted, doubtful, indexed, bytes, epoch, changes";
 
 fn package(row: &Row<'_>) -> rusqlite::Result<PackageRow> {
     let hashes: Option<Vec<u8>> = row.get(6)?;
@@ -188,6 +189,7 @@ fn package(row: &Row<'_>) -> rusqlite::Result<PackageRow> {
         indexed: row.get(12)?,
         bytes: row.get::<_, i64>(13)?.unsigned_abs(),
         epoch: row.get(14)?,
+        changes: row.get(15)?,
     })
 }
 
@@ -314,7 +316,8 @@ impl Transaction<'_> {
         Ok(self
             .connection()
             .prepare_cached(
-                "INSERT INTO package (rset, url, edition, length, hashes, at, wanted) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+                "INSERT INTO package (rset, url, edition, length, hashes, at, wanted, changes)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
                  ON CONFLICT (rset, url, edition) DO UPDATE SET wanted = max(wanted, excluded.wanted) RETURNING id",
             )?
             .query_row(
@@ -325,7 +328,8 @@ impl Transaction<'_> {
                     row.length.map(signed),
                     hashes,
                     row.at.map(Datetime::nanos),
-                    row.wanted
+                    row.wanted,
+                    row.changes
                 ],
                 |row| row.get(0),
             )?)

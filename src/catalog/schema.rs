@@ -139,6 +139,7 @@ const STEPS: [&str; 3] = ["
     CREATE INDEX version_came ON version (came) WHERE came IS NOT NULL;
     CREATE INDEX version_went ON version (went) WHERE went IS NOT NULL;
 
+    ALTER TABLE package ADD COLUMN changes INTEGER NOT NULL DEFAULT 0; -- whether it is of a Change Dump
     ALTER TABLE rset ADD COLUMN follows TEXT;       -- what its changes came from last
     ALTER TABLE rset ADD COLUMN follows_why TEXT;   -- and why from that
 
@@ -187,9 +188,7 @@ const STEPS: [&str; 3] = ["
         above TEXT,                     -- where to look when that is done or gone
         closed INTEGER NOT NULL DEFAULT 0,  -- whether it is done
         cursor INTEGER,                 -- all changes up to then are in the tree
-        list TEXT,                      -- the list that was read last
-        entries INTEGER NOT NULL DEFAULT 0, -- how many of its entries are in the tree
-        digest BLOB,                    -- and which
+        read BLOB NOT NULL DEFAULT x'', -- of the last lists, how many entries are in the tree, and their digest
         failure TEXT,                   -- why it could not be followed to its end
         PRIMARY KEY (rset, root)
     ) WITHOUT ROWID;

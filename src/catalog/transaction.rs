@@ -97,6 +97,14 @@ impl Recent {
     }
 }
 
+/// Whether a change took the resource with these names away after a moment.
+pub(super) fn went_later(connection: &rusqlite::Connection, names: (i64, i64), moment: Datetime) -> Result<bool> {
+    let mut statement = connection.prepare_cached(
+        "SELECT EXISTS (SELECT 1 FROM version WHERE name IN (?1, ?2) AND until IS NOT NULL AND gone < ?4 AND until >= ?3)",
+    )?;
+    Ok(statement.query_row(params![names.0, names.1, moment.nanos(), How::LISTED], |row| row.get(0))?)
+}
+
 impl<'w> Transaction<'w> {
     pub(super) fn new(
         transaction: rusqlite::Transaction<'w>,
@@ -236,7 +244,7 @@ impl<'w> Transaction<'w> {
             if let Some(version) = row.version {
                 return self.update(&spot, row.id, version, document, record);
             }
-            if self.went_later(row.id)? {
+            if self.went_later(&spot, row.id)? {
                 return Ok(Upserted { outcome: Outcome::Unchanged, version: None });
             }
         }
@@ -332,15 +340,19 @@ impl<'w> Transaction<'w> {
         self.snapshot = snapshot;
     }
 
-    /// Whether a change took the resource away after the snapshot that is being read.
-    fn went_later(&self, name: i64) -> Result<bool> {
+    /// What is in a directory under a name.
+    pub(super) fn child(&self, directory: i64, name: &str) -> Result<Option<NameRow>> {
+        Tree::row(&self.transaction, directory, name)
+    }
+
+    /// Whether a change took the resource of a spot away after the snapshot that is being read.
+    fn went_later(&self, spot: &Spot<'_>, id: i64) -> Result<bool> {
         let Some(snapshot) = self.snapshot else { return Ok(false) };
-        Ok(self
-            .transaction
-            .prepare_cached(
-                "SELECT EXISTS (SELECT 1 FROM version WHERE name = ?1 AND until IS NOT NULL AND gone < ?3 AND until > ?2)",
-            )?
-            .query_row(params![name, snapshot.nanos(), How::LISTED], |row| row.get(0))?)
+        let other = match spot.name {
+            SELF => Some(spot.parent),
+            _ => self.child(id, SELF)?.map(|inner| inner.id),
+        };
+        went_later(&self.transaction, (id, other.unwrap_or(id)), snapshot)
     }
 
     /// Whether one of two documents is a manifest and the other is not: they may say more or less of the
@@ -414,7 +426,7 @@ impl<'w> Transaction<'w> {
                 let agrees = facts.compared_with(&Listed::of(record)) == Sameness::Same;
                 // What a change said of it needs not be said in the same words by a list.
                 let changed = How::of(row.get(7)?).is_some_and(How::is_change);
-                let newer = changed && snapshot.is_some_and(|snapshot| row.get(8).is_ok_and(|begin: i64| begin > snapshot));
+                let newer = changed && snapshot.is_some_and(|snapshot| row.get(8).is_ok_and(|begin: i64| begin >= snapshot));
                 let same = same || newer || changed && agrees && row.get::<_, Option<i64>>(4)? == media;
                 Ok((same, same_bytes, agrees, row.get::<_, i64>(6)?))
             })?;
@@ -557,7 +569,7 @@ impl<'w> Transaction<'w> {
         let mut statement = self.transaction.prepare_cached(
             "SELECT n.id, n.parent, n.name, n.version, CASE WHEN ?2 THEN v.document END FROM name n
              LEFT JOIN version v ON (?2 OR ?3 IS NOT NULL) AND v.id = n.version
-             WHERE n.rset = ?1 AND n.version IS NOT NULL AND NOT COALESCE(v.change < ?4 AND v.begin > ?3, 0)",
+             WHERE n.rset = ?1 AND n.version IS NOT NULL AND NOT COALESCE(v.change < ?4 AND v.begin >= ?3, 0)",
         )?;
         let snapshot = self.snapshot.map(Datetime::nanos);
         let mut rows = statement.query(params![rset, !self.kept.is_empty(), snapshot, How::LISTED])?;

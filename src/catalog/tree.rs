@@ -166,13 +166,11 @@ impl Tree {
         Ok(at)
     }
 
-    /// The directory at `names` below `root`, if there is one.
+    /// The name at `names` below `root`, if there is one: be it a directory, or one that was, or will be.
     pub(super) fn find(&mut self, connection: &Connection, root: i64, names: &[String]) -> Result<Option<i64>> {
         let (known, mut at) = self.looked.keep(root, names);
         for name in &names[known..] {
-            let Some(row) = Self::row(connection, at, name)?.filter(|row| row.version.is_none()) else {
-                return Ok(None);
-            };
+            let Some(row) = Self::row(connection, at, name)? else { return Ok(None) };
             self.looked.push(name, row.id);
             at = row.id;
         }
@@ -245,7 +243,22 @@ impl Tree {
     /// Directories of this transaction in which nothing but `@self` is left: their resource is a
     /// prefix of no other any more, and takes the directory's own name again.
     pub(super) fn collapse(&mut self, connection: &Connection) -> Result<()> {
-        for directory in std::mem::take(&mut self.shrunk) {
+        let mut shrunk = std::mem::take(&mut self.shrunk);
+        // A directory that came and went in the same step leaves no trace in the one above it but this.
+        for directory in shrunk.clone() {
+            let mut at = directory;
+            while at != ROOT {
+                let (live, parent): (i64, i64) = connection
+                    .prepare_cached("SELECT live, parent FROM name WHERE id = ?1")?
+                    .query_row([at], |row| Ok((row.get(0)?, row.get(1)?)))?;
+                if live > 0 {
+                    break;
+                }
+                shrunk.insert(parent);
+                at = parent;
+            }
+        }
+        for directory in shrunk {
             let lone: Option<(i64, i64, Option<String>, i64)> = connection
                 .prepare_cached(
                     "SELECT s.id, s.version, s.uri, s.rset FROM name s

@@ -136,7 +136,7 @@ async fn entries(engine: &Arc<Engine>, path: &str, since: Option<&str>, to: &mut
     let Some(name) = readers.ask(|reader| reader.find_ever(path)).map_err(failed)? else {
         return Err(format!("{path}: nothing of that name is, or was, in the mirror"));
     };
-    let versions = match path.is_empty() {
+    let versions = match path.is_empty() || readers.ask(|reader| reader.is_directory(name)).map_err(failed)? {
         true => Vec::new(),
         false => readers.ask(|reader| reader.versions_of(name)).map_err(failed)?,
     };

@@ -85,8 +85,12 @@ pub(super) async fn audit(engine: &Arc<Engine>, content: bool, repair: bool) -> 
     let mut audit = Audit::default();
     let found = engine.discover().await?;
     audit.unread.extend(found.warnings.iter().filter(|_| !found.complete).cloned());
-    for (row, set) in sets::choose(engine, &found).await? {
-        let lists = bring(engine, &row, &set).await?;
+    for (row, set) in sets::matched(engine, engine.sets()?, &found) {
+        let Some(set) = set else {
+            audit.unread.push(format!("{}: the Source does not offer this set, or it could not be read", row.key));
+            continue;
+        };
+        let lists = bring(engine, &row, set).await?;
         audit.unread.extend(lists.failed.iter().map(ToString::to_string));
         engine.status().phase("comparing");
         let own = Arc::clone(engine);

@@ -10,12 +10,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::dumps::{self, Attacher, Fresh, Packed};
-use super::feeds::{self, Chain, Followed};
+use super::feeds::{self, Chain, Followed, Look};
 use super::lists::{self, Spooled};
 use super::order::{self, Survey};
 use super::status::Status;
 use super::{Engine, SeedFrom, Summary, SyncError};
-use crate::catalog::{CatalogError, Changed, Changes, Feed, How, Record, SetRow, SetState, Tally, Transaction, Writer};
+use crate::catalog::{
+    Beginning, CatalogError, Changed, Changes, Feed, How, Record, SetRow, SetState, Tally, Transaction, Writer,
+};
 use crate::document::{Capability, Change, Datetime, Entry, Facts, Warnings};
 use crate::path::Mapper;
 use crate::source::{FoundSet, SourceError};
@@ -49,12 +51,11 @@ struct Left {
 
 /// Brings a set in step with what its Source says has changed.
 ///
-/// `afresh` reads what there is even if it has not changed: the tree has.
 pub(super) async fn bring(
     engine: &Arc<Engine>,
     set: &SetRow,
     found: &FoundSet,
-    afresh: bool,
+    how: Look,
 ) -> Result<Outcome, SyncError> {
     let lists = found.urls(Capability::ChangeList);
     let dumps = found.urls(Capability::ChangeDump);
@@ -66,12 +67,25 @@ pub(super) async fn bring(
     engine.status().phase("reading changes");
     let known = engine.readers.ask(|reader| reader.feeds(set.id))?;
     let covered = set.cursor.max(set.at);
+    let gone_roots: Vec<&Feed> =
+        known.iter().filter(|feed| feed.capability == capability && !roots.contains(&feed.root)).collect();
     let mut left = Vec::new();
     let (mut errors, mut unchanged, mut gone) = (Vec::new(), 0, 0);
     for root in roots {
-        let feed = known.iter().find(|feed| feed.root == *root).cloned();
-        let feed = feed.unwrap_or_else(|| Feed::new(root, capability));
-        match feeds::follow(engine, &feed, covered, afresh || feed.failure.is_some()).await {
+        let mut feed = match known.iter().find(|feed| feed.root == *root) {
+            Some(feed) => feed.clone(),
+            // One that has moved is followed from where it was left.
+            None => match gone_roots.as_slice() {
+                [moved] if roots.len() == 1 => Feed { root: root.clone(), ..(*moved).clone() },
+                _ => Feed::new(root, capability),
+            },
+        };
+        if how == Look::Afresh {
+            // What was in the tree may have given way to what an older list says.
+            feed.read.clear();
+        }
+        let how = if feed.failure.is_some() { how.max(Look::Again) } else { how };
+        match feeds::follow(engine, &feed, covered, how).await {
             Ok(Followed::Unchanged) => unchanged += 1,
             Ok(Followed::Changed(chain)) => left.push(survey(*chain, set.cursor).await?),
             Err(error) if feeds::is_gone(&error) => {
@@ -187,7 +201,7 @@ async fn choose(
     let mut packed = Packed::default();
     for root in dumps {
         let feed = Feed { cursor, ..Feed::new(root, Capability::ChangeDump) };
-        match feeds::follow(engine, &feed, covered, true).await {
+        match feeds::follow(engine, &feed, covered, Look::Again).await {
             Ok(Followed::Changed(chain)) if chain.failure.is_none() => {
                 packed.extend(dumps::packages_since(engine, set, chain.documents, cursor).await?);
             }
@@ -199,9 +213,8 @@ async fn choose(
     if let Some(error) = packed.failed.first() {
         return Ok(list(format!("the Change Dump cannot be used: {error}")));
     }
-    let reaches = |from: Option<Datetime>| from.zip(cursor).is_none_or(|(from, cursor)| from <= cursor);
-    if packed.packages.is_empty() || !packed.packages.first().is_some_and(|first| reaches(first.from)) {
-        return Ok(list("the Change Dump does not reach back to where this mirror is".to_owned()));
+    if packed.packages.is_empty() || packed.hole(cursor).is_some() {
+        return Ok(list("the Change Dump does not have all since where this mirror is".to_owned()));
     }
     let by_list = bytes.saturating_add(changes.saturating_mul(REQUEST));
     let by_dump = packed.bytes().saturating_add(2 * REQUEST * packed.packages.len() as u64);
@@ -233,9 +246,10 @@ async fn unpack(engine: &Arc<Engine>, set: &SetRow, left: Vec<Left>) -> Result<P
         let since = one.feed.cursor.max(set.cursor);
         let packed = dumps::packages_since(engine, set, documents, since).await?;
         one.failure = one.failure.or_else(|| packed.failed.first().cloned());
+        one.hole = one.hole.or(packed.hole(since).map(|from| (since, from)));
         let manifests = dumps::manifests_of_changes(engine, packed).await?;
         one.failure = one.failure.or_else(|| manifests.failed.first().cloned());
-        if one.failure.is_some() {
+        if one.failure.is_some() || one.hole.is_some() {
             (one.feed.etag, one.feed.last_modified) = (None, None);
         } else {
             // When all its packages are in, so is all of its interval.
@@ -269,6 +283,7 @@ fn apply(
         set,
         tally: Tally::default(),
         fresh: Vec::new(),
+        stale: HashMap::new(),
     };
     let mut summary = Summary::default();
     for (document, survey) in &plan.packages {
@@ -281,10 +296,11 @@ fn apply(
         let mut failure = failure.map(|error| error.to_string());
         for (document, survey) in &documents {
             let end = step.document(document, survey)?;
-            feed.list = Some(document.row.url.clone());
-            (feed.entries, feed.digest) = (survey.entries, Some(survey.digest));
+            feed.has_read(Beginning { entries: survey.entries, digest: survey.digest }, survey.known);
             if hole.is_none() {
-                feed.cursor = [feed.cursor, document.about.from, end.last].into_iter().max().flatten();
+                // A change that is told to happen in the future is no reason to look away until then.
+                let last = end.last.map(|last| last.min(document.about.until.unwrap_or_else(Datetime::now)));
+                feed.cursor = [feed.cursor, document.about.from, last].into_iter().max().flatten();
             }
             if let Some(why) = end.broken {
                 failure = Some(why);
@@ -294,6 +310,7 @@ fn apply(
                 feed.cursor = feed.cursor.max(document.about.until);
             }
         }
+        step.settle()?;
         if failure.is_some() {
             (feed.etag, feed.last_modified) = (None, None);
             summary.partial = true;
@@ -348,6 +365,8 @@ struct Step<'s, 'w> {
     first: i64,
     tally: Tally,
     fresh: Vec<Fresh>,
+    /// Changes that are known, and are not what the tree shows: if nothing follows them, they have happened again.
+    stale: HashMap<String, (Record, How)>,
 }
 
 impl Step<'_, '_> {
@@ -364,8 +383,12 @@ impl Step<'_, '_> {
         let before = self.tally;
         let mut last = None;
         // Of a change without a time it is only known that it came after the one before it.
-        let mut earliest = document.about.from.or(self.set.cursor);
-        let mut stale: HashMap<String, (Record, How)> = HashMap::new();
+        // One that was not in the lists which the tree was made from happened after they were begun.
+        let mut earliest = [document.about.from, self.set.cursor, survey.before].into_iter().max().flatten();
+        if survey.done > 0 {
+            // What is in the tree of this document came after all that stands in those before it.
+            self.stale.clear();
+        }
         let mut number = 0_u64;
         let broken = order::each(document, survey, self.store, &mut warnings, |entry, warnings| {
             number += 1;
@@ -374,6 +397,9 @@ impl Step<'_, '_> {
             }
             let facts = Facts::of_entry(&entry, warnings);
             let own = facts.datetime.or(facts.lastmod.filter(|_| survey.by_lastmod));
+            if own.zip(self.set.cursor).is_some_and(|(own, floor)| own < floor) {
+                return Ok(());
+            }
             let moment = own.or(earliest).or(facts.lastmod).unwrap_or_else(Datetime::now);
             let Some((record, how)) = self.record(document, &entry, &facts, moment, own.is_some(), warnings) else {
                 return Ok(());
@@ -383,8 +409,8 @@ impl Step<'_, '_> {
             }
             let (changed, version) = self.change(&record, how, false)?;
             match changed {
-                Changed::Stale => drop(stale.insert(record.uri.clone(), (record.clone(), how))),
-                _ => drop(stale.remove(&record.uri)),
+                Changed::Stale => drop(self.stale.insert(record.uri.clone(), (record.clone(), how))),
+                _ => drop(self.stale.remove(&record.uri)),
             }
             self.tally.count(changed);
             if let (Some(attacher), Some(version)) = (&mut attacher, version) {
@@ -393,11 +419,6 @@ impl Step<'_, '_> {
             Ok::<(), CatalogError>(())
         })?;
         self.status.update(|progress| progress.entries += number % 1000);
-        // What a list says last of a resource is so, however often it was so before.
-        for (record, how) in stale.into_values() {
-            let (changed, _) = self.change(&record, how, true)?;
-            self.tally.count(changed);
-        }
         for warning in warnings.lines() {
             self.status.warning(&format!("{}: {warning}", document.row.url));
         }
@@ -413,6 +434,16 @@ impl Step<'_, '_> {
             self.status.error(&format!("{why}; the changes before that are in the tree"));
         }
         Ok(End { last, broken })
+    }
+
+    /// The last document of a feed has been applied. What it says last of a resource is so, however often it was
+    /// so before.
+    fn settle(&mut self) -> Result<(), CatalogError> {
+        for (record, how) in std::mem::take(&mut self.stale).into_values() {
+            let (changed, _) = self.change(&record, how, true)?;
+            self.tally.count(changed);
+        }
+        Ok(())
     }
 
     /// What an entry says happened; `None`, with a warning, if nothing can be made of it.

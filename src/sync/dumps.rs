@@ -161,11 +161,12 @@ fn packages_of(
         };
         let at = facts.at.or(facts.from).or(document.row.at);
         let edition = format!(
-            "{}|{}|{}|{}",
+            "{}|{}|{}|{}|{}",
             at.map(|at| at.to_string()).unwrap_or_default(),
             facts.length.map(|length| length.to_string()).unwrap_or_default(),
             facts.hashes,
-            facts.lastmod.map(|time| time.to_string()).unwrap_or_default()
+            facts.lastmod.map(|time| time.to_string()).unwrap_or_default(),
+            facts.until.map(|time| time.to_string()).unwrap_or_default()
         );
         if packages.iter().any(|known| known.row.url == location.as_str() && known.row.edition == edition) {
             continue;
@@ -207,8 +208,9 @@ pub(super) struct Reading {
 
 /// Enters the packages of a dump into the catalog, and begins to download them if that is wished.
 pub(super) async fn enter(engine: &Arc<Engine>, dump: &mut Dump, how: Reading) -> Result<(), SyncError> {
+    let changes = how.manifest == Capability::ChangeDumpManifest;
     let packages: Vec<PackageRow> =
-        dump.packages.iter().map(|listed| PackageRow { wanted: how.wanted, ..listed.row.clone() }).collect();
+        dump.packages.iter().map(|listed| PackageRow { wanted: how.wanted, changes, ..listed.row.clone() }).collect();
     let ids = engine
         .ledger
         .step(move |writer| {
@@ -677,6 +679,13 @@ pub(super) async fn attach_later(engine: &Arc<Engine>, row: &PackageRow) -> Resu
     attach(engine, &set, vec![document], Recent::default(), length_suffices).await
 }
 
+/// Lets go of a package that is of no use as it is.
+async fn forget(engine: &Arc<Engine>, id: i64) -> Result<(), SyncError> {
+    engine.ledger.write(move |transaction| transaction.forget_package(id)).await?;
+    engine.packages.forget(id).map_err(|error| SyncError::Cache(error.to_string()))?;
+    engine.ledger.recount().await
+}
+
 /// Removes packages that nothing needs any more.
 pub(super) async fn forget_idle(engine: &Arc<Engine>, set: i64, kept: Vec<i64>) -> Result<(), SyncError> {
     let idle = engine
@@ -728,6 +737,18 @@ impl Packed {
     /// Bytes of all of them, as far as they are listed.
     pub(super) fn bytes(&self) -> u64 {
         self.packages.iter().filter_map(|listed| listed.row.length).fold(0, u64::saturating_add)
+    }
+
+    /// Where a package begins that leaves something out between itself and what is known before it.
+    pub(super) fn hole(&self, since: Option<Datetime>) -> Option<Datetime> {
+        let mut covered = since;
+        for listed in &self.packages {
+            if let Some(from) = listed.from.filter(|from| covered.is_some_and(|covered| *from > covered)) {
+                return Some(from);
+            }
+            covered = covered.max(listed.until);
+        }
+        None
     }
 }
 
@@ -786,6 +807,8 @@ pub(super) async fn manifests_of_changes(engine: &Arc<Engine>, packed: Packed) -
                 lists.read.push(document);
             }
             None => {
+                // What is no package will not become one by lying here.
+                forget(engine, listed.row.id).await?;
                 if lists.failed.is_empty() {
                     let trouble = Trouble::Nowhere("its manifest was not had".to_owned());
                     lists.failed.push(SourceError::new(&listed.row.url, trouble));

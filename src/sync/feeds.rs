@@ -43,13 +43,25 @@ pub(super) enum Followed {
     Changed(Box<Chain>),
 }
 
-/// Follows one feed from where it was left. All changes up to `covered` are in the tree. `afresh` reads it
-/// even if it has not changed.
+/// How closely a feed is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Look {
+    /// Whether what was polled last has changed.
+    Poll,
+    /// And whether what is above it leads elsewhere: what was polled may have been left as it was.
+    Wide,
+    /// All of it is read, whether it has changed or not.
+    Again,
+    /// So it is, and what is known of it counts no more: the tree was made anew.
+    Afresh,
+}
+
+/// Follows one feed from where it was left. All changes up to `covered` are in the tree.
 pub(super) async fn follow(
     engine: &Arc<Engine>,
     feed: &Feed,
     covered: Option<Datetime>,
-    afresh: bool,
+    look: Look,
 ) -> Result<Followed, SourceError> {
     let mut walk = Walk {
         engine,
@@ -60,7 +72,7 @@ pub(super) async fn follow(
         visited: HashSet::new(),
         failure: None,
     };
-    match walk.run(afresh).await? {
+    match walk.run(look).await? {
         false => Ok(Followed::Unchanged),
         true => Ok(Followed::Changed(Box::new(walk.finish()))),
     }
@@ -105,21 +117,28 @@ pub(super) fn is_gone(error: &SourceError) -> bool {
 
 impl Walk<'_> {
     /// Reads what is to be read; false if nothing has changed.
-    async fn run(&mut self, afresh: bool) -> Result<bool, SourceError> {
+    async fn run(&mut self, look: Look) -> Result<bool, SourceError> {
         let mut url = self.feed.url.clone();
-        let mut known = Some(conditional(&self.feed)).filter(|_| !afresh);
-        if self.feed.closed && !afresh {
-            self.visited.insert(url);
-            match self.lead(self.feed.above.clone().map(Lead::Above)).await {
-                Some(next) => (url, known) = (next, None),
-                None => return Ok(false),
-            }
-        }
+        let mut known = Some(conditional(&self.feed)).filter(|_| look < Look::Again);
         for _ in 0..MOST_HOPS {
             self.visited.insert(url.clone());
             let next = match self.bringer.get(&url, 0, known.take()).await {
-                Ok(Got::Unchanged(_)) => return Ok(!self.documents.is_empty()),
-                Ok(Got::List(document)) => self.list(url, document).await,
+                Ok(Got::Unchanged(_)) => {
+                    // It is done, or may have been left as it is: what is above it knows.
+                    let above = self.feed.above.clone().filter(|_| self.feed.closed || look == Look::Wide);
+                    let root = Some(self.feed.root.clone()).filter(|_| look == Look::Wide);
+                    match self.lead(above.map(Lead::Above).into_iter().chain(root.map(Lead::Feed))).await {
+                        None => return Ok(!self.documents.is_empty()),
+                        next => next,
+                    }
+                }
+                Ok(Got::List(document)) => match self.list(url, document).await {
+                    None if look >= Look::Wide => {
+                        let above = self.feed.above.clone().map(Lead::Above);
+                        self.lead(above.into_iter().chain([Lead::Feed(self.feed.root.clone())])).await
+                    }
+                    next => next,
+                },
                 Ok(Got::Index { row, parts, .. }) => {
                     self.index(&url, row, parts).await;
                     None
@@ -222,6 +241,11 @@ impl Walk<'_> {
             })
             .map(|(_, part)| part)
             .filter(|part| !self.documents.iter().any(|document| document.row.url == part.url))
+            .filter(|part| {
+                // What came before a list that was taken already is in the tree.
+                let first = self.documents.first().and_then(|document| document.about.from);
+                part.from.zip(first).is_none_or(|(from, first)| from >= first)
+            })
             .collect();
         let last = wanted.last().cloned();
         self.visited.extend(wanted.iter().map(|part| part.url.clone()));
@@ -251,6 +275,9 @@ impl Walk<'_> {
             }
         }
         let whole = self.failure.is_none();
+        if self.documents.iter().all(|document| document.about.from.is_some()) {
+            self.documents.sort_by_key(|document| document.about.from);
+        }
         self.feed = Feed {
             url: url.to_owned(),
             etag: row.etag.filter(|_| whole),
@@ -261,7 +288,8 @@ impl Walk<'_> {
         };
         // An open list is polled alone; what leads on from it is this index.
         if let Some(open) = self.documents.last().filter(|document| {
-            whole && document.about.until.is_none() && last.is_some_and(|last| last.url == document.row.url)
+            let is_last = last.as_ref().is_none_or(|last| last.url == document.row.url);
+            whole && document.about.until.is_none() && is_last
         }) {
             self.feed.url = open.row.url.clone();
             self.feed.etag = open.row.etag.clone();

@@ -10,7 +10,7 @@ use std::io::{BufRead as _, BufReader, BufWriter, Seek as _, SeekFrom, Write as 
 use sha2::{Digest as _, Sha256};
 
 use super::lists::{About, Spooled};
-use crate::catalog::Feed;
+use crate::catalog::{Beginning, Feed};
 use crate::document::{Datetime, DocumentError, Entry, Facts, Limits, Reader, Warnings};
 use crate::store::Store;
 
@@ -21,12 +21,16 @@ pub(super) struct Survey {
     pub(super) entries: u64,
     /// What tells these entries from others.
     pub(super) digest: [u8; 32],
+    /// The beginning of it that is known to be in the tree.
+    pub(super) known: Option<Beginning>,
     /// The order in which its changes happened.
     pub(super) order: Order,
     /// Whether `lastmod` is when a change happened.
     pub(super) by_lastmod: bool,
     /// So many changes, in that order, are in the tree.
     pub(super) done: u64,
+    /// The time of the newest of those.
+    pub(super) before: Option<Datetime>,
     /// Bytes of the resources that are left, as far as they are listed, and how many those are.
     pub(super) bytes: u64,
 }
@@ -60,8 +64,7 @@ pub(super) fn survey(document: &Spooled, feed: &Feed, floor: Option<Datetime>) -
     let mut times = Vec::new();
     let mut lengths = 0_u64;
     let mut hasher = Sha256::new();
-    let mut remembered = 0;
-    let is_same = feed.list.as_deref() == Some(document.row.url.as_str()) && feed.entries > 0;
+    let mut known = None;
     let mut skipped = Warnings::default();
     // Whoever applies the entries says what is wrong with them, and where the list breaks off.
     if let Ok(mut reader) = Reader::open(&file, &document.row.url, Limits::default()) {
@@ -70,40 +73,62 @@ pub(super) fn survey(document: &Spooled, feed: &Feed, floor: Option<Datetime>) -
             times.push(Times { datetime: facts.datetime, lastmod: facts.lastmod });
             lengths = lengths.saturating_add(facts.length.unwrap_or(0));
             digest(&mut hasher, &entry);
-            if is_same && times.len() as u64 == feed.entries {
-                let so_far: [u8; 32] = hasher.clone().finalize().into();
-                if feed.digest == Some(so_far) {
-                    remembered = feed.entries;
+            let entries = times.len() as u64;
+            if feed.read.iter().any(|beginning| beginning.entries == entries) {
+                let beginning = Beginning { entries, digest: hasher.clone().finalize().into() };
+                if feed.read.contains(&beginning) {
+                    known = Some(beginning);
                     lengths = 0;
                 }
             }
         }
     }
     let (order, by_lastmod) = order(&times, &document.about);
-    let done = if order == Order::AsWritten { remembered } else { 0 };
+    let whole = times.len() as u64;
+    // In another order than the written one, only all of it says which changes those are.
+    let in_order = |known: &Beginning| order == Order::AsWritten || known.entries == whole;
     let old = floor.map_or(0, |floor| older(&times, &order, by_lastmod, floor));
+    let done = known.filter(in_order).map_or(0, |known| known.entries).max(old);
+    let skipped = usize::try_from(done).unwrap_or(usize::MAX);
     Ok(Survey {
         entries: times.len() as u64,
         digest: hasher.finalize().into(),
+        known,
+        before: order.walk(&times).take(skipped).filter_map(|times| moment(times, by_lastmod)).max(),
         order,
         by_lastmod,
-        done: done.max(old),
+        done,
         bytes: lengths,
     })
 }
 
-/// Everything up to the last change that is older than `floor`: how many that are.
+impl Order {
+    /// What stands at the places of a list, from the oldest change to the newest.
+    fn walk<'t>(&'t self, times: &'t [Times]) -> Box<dyn Iterator<Item = &'t Times> + 't> {
+        match self {
+            Self::AsWritten => Box::new(times.iter()),
+            Self::Backwards => Box::new(times.iter().rev()),
+            Self::Sorted(places) => Box::new(places.iter().filter_map(|place| times.get(*place as usize))),
+        }
+    }
+}
+
+/// When a change happened, if its entry says so.
+fn moment(times: &Times, by_lastmod: bool) -> Option<Datetime> {
+    times.datetime.or(times.lastmod.filter(|_| by_lastmod))
+}
+
+/// Everything before the first change that is not older than `floor`, up to the last of it that says it is.
 fn older(times: &[Times], order: &Order, by_lastmod: bool, floor: Datetime) -> u64 {
-    let is_old = |times: &Times| {
-        let moment = times.datetime.or(times.lastmod.filter(|_| by_lastmod));
-        moment.is_some_and(|moment| moment < floor)
-    };
-    let last = match order {
-        Order::AsWritten => times.iter().rposition(is_old),
-        Order::Backwards => times.iter().position(is_old).map(|place| times.len() - 1 - place),
-        Order::Sorted(places) => places.iter().rposition(|place| times.get(*place as usize).is_some_and(is_old)),
-    };
-    last.map_or(0, |last| last as u64 + 1)
+    let mut old = 0;
+    for (place, times) in (1..).zip(order.walk(times)) {
+        match moment(times, by_lastmod) {
+            Some(moment) if moment < floor => old = place,
+            Some(_) => break,
+            None => {}
+        }
+    }
+    old
 }
 
 fn order(times: &[Times], about: &About) -> (Order, bool) {
@@ -314,6 +339,9 @@ mod tests {
         let list = times(&[(Some(1), None), (None, None), (Some(2), None), (None, None), (Some(5), None)]);
         assert_eq!(older(&list, &Order::AsWritten, false, at(3)), 3);
         assert_eq!(older(&list, &Order::AsWritten, false, at(1)), 0);
+        // One that comes late does not make those before it old.
+        let late = times(&[(Some(1), None), (Some(5), None), (None, None), (Some(2), None)]);
+        assert_eq!(older(&late, &Order::AsWritten, false, at(3)), 1);
         let backwards = times(&[(Some(5), None), (None, None), (Some(2), None), (Some(1), None)]);
         assert_eq!(older(&backwards, &Order::Backwards, false, at(5)), 2);
         let sorted = times(&[(Some(5), None), (Some(1), None), (Some(2), None)]);

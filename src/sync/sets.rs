@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::changes::{self, Outcome};
-use super::{Engine, Summary, SyncError, Trigger, baseline, feeds};
+use super::feeds::{self, Look};
+use super::{Engine, Summary, SyncError, Trigger, baseline};
 use crate::catalog::{Offer, SetRow, SetState, SyncResult};
 use crate::document::{Capability, Datetime};
 use crate::path::set_labels;
@@ -101,13 +102,26 @@ async fn one(
         && !engine.readers.ask(|reader| reader.feeds(row.id))?.is_empty();
     let mut summary = Summary::default();
     if !settled {
-        summary = baseline::bring(engine, &row, found, accept_deletions).await?;
+        match baseline::bring(engine, &row, found, accept_deletions).await {
+            Ok(part) => summary = part,
+            // Lists that cannot be read are no reason to miss what is told besides.
+            Err(error) if offers_changes && row.state != SetState::Empty && !error.is_away() => {
+                engine.status().error(&error.to_string());
+                summary.partial = true;
+            }
+            Err(error) => return Err(error),
+        }
     }
     if !offers_changes {
         return Ok(Some(summary));
     }
     let row = reload(engine, row)?;
-    match changes::bring(engine, &row, found, !settled).await {
+    let look = match (settled, remembered) {
+        (false, _) => Look::Afresh,
+        (true, false) => Look::Wide,
+        (true, true) => Look::Poll,
+    };
+    match changes::bring(engine, &row, found, look).await {
         Ok(Outcome::Unchanged) => summary.not_modified += 1,
         Ok(Outcome::Applied(part)) => summary.add(&part),
         Ok(Outcome::NoFeed) if settled && remembered => return Ok(None),
@@ -120,7 +134,9 @@ async fn one(
                 let row = reload(engine, row)?;
                 summary.add(&baseline::bring(engine, &row, found, false).await?);
                 let row = reload(engine, row)?;
-                if let Outcome::Applied(part) | Outcome::Gap(part) = changes::bring(engine, &row, found, true).await? {
+                if let Outcome::Applied(part) | Outcome::Gap(part) =
+                    changes::bring(engine, &row, found, Look::Afresh).await?
+                {
                     summary.add(&part);
                 }
             }
@@ -213,8 +229,27 @@ async fn remember(engine: &Arc<Engine>, chosen: &[(SetRow, FoundSet)], complete:
         .await
 }
 
+/// The sets that are mirrored, each with what was found of it, if anything was.
+pub(super) fn matched<'f>(
+    engine: &Engine,
+    known: Vec<SetRow>,
+    found: &'f Discovery,
+) -> Vec<(SetRow, Option<&'f FoundSet>)> {
+    // A Source with one set that moved its documents still has that one set; but one that could not
+    // be read whole, or was found by a lesser route, has not moved anything.
+    let only = known.len() == 1 && found.sets.len() == 1 && found.complete && engine.config.set.is_none();
+    let moved = found.sets.first().filter(|set| only && set.capability_list.is_some());
+    known
+        .into_iter()
+        .map(|row| {
+            let same = found.sets.iter().find(|set| set.key == row.key);
+            (row, same.or(moved))
+        })
+        .collect()
+}
+
 /// The sets that are mirrored, each with what was found of it. The layout is fixed the first time.
-pub(super) async fn choose(engine: &Arc<Engine>, found: &Discovery) -> Result<Vec<(SetRow, FoundSet)>, SyncError> {
+async fn choose(engine: &Arc<Engine>, found: &Discovery) -> Result<Vec<(SetRow, FoundSet)>, SyncError> {
     let known = engine.sets()?;
     let keys: Vec<&str> = found.sets.iter().map(|set| set.key.as_str()).collect();
     let labels = set_labels(&keys);
@@ -254,15 +289,9 @@ pub(super) async fn choose(engine: &Arc<Engine>, found: &Discovery) -> Result<Ve
             .filter_map(|(set, _)| Some((rows.iter().find(|row| row.key == set.key)?.clone(), set)))
             .collect());
     }
-    let known_sets = known.len();
     let mut chosen = Vec::new();
-    for row in known {
-        let same = found.sets.iter().find(|set| set.key == row.key);
-        // A Source with one set that moved its documents still has that one set; but one that could not
-        // be read whole, or was found by a lesser route, has not moved anything.
-        let only = known_sets == 1 && found.sets.len() == 1 && found.complete && engine.config.set.is_none();
-        let moved = found.sets.first().filter(|set| only && set.capability_list.is_some());
-        match same.or(moved) {
+    for (row, set) in matched(engine, known, found) {
+        match set {
             Some(set) => chosen.push((row, set.clone())),
             None if !found.complete => {
                 engine.status().error(&format!("the set {} could not be read; what was mirrored stays", row.key));
