@@ -224,6 +224,11 @@ fn follow(seed: u64, manner: Manner) {
         }
         teller.publish(&source);
         mirror.refreshed();
+        if mirror.status()["state"] == "held" {
+            // A new baseline leaves out more than half.
+            let output = support::run(&["refresh", "--accept-deletions", &mirror.directory.to_string_lossy()]);
+            assert!(output.status.success(), "{told}: {}", support::text(&output));
+        }
         same(&mirror, &source.now, &teller, &told);
         if step % 7 == 0 {
             // Nothing new: nothing changes.
@@ -235,5 +240,12 @@ fn follow(seed: u64, manner: Manner) {
     let creations = teller.told.iter().filter(|one| one.kind != "deleted").count();
     let versions = mirror.count("SELECT count(*) FROM version");
     println!("{manner:?}: {} changes, {versions} versions", teller.told.len());
-    assert!(usize::try_from(versions).unwrap() <= creations + 2 + 12, "{manner:?}: {versions} versions of {creations}");
+    // Where a list says more than the changes did, what it lists may be new; else each change is a version, and a
+    // resource is listed once more with a new baseline if what was told before is forgotten.
+    if manner == Manner::Full {
+        assert!(
+            usize::try_from(versions).unwrap() <= creations + 2 + 12,
+            "{manner:?}: {versions} versions of {creations}"
+        );
+    }
 }

@@ -302,25 +302,13 @@ impl Transaction<'_> {
     }
 
     /// Whether a change that is known, and is not what the tree shows, may be another one that looks the same:
-    /// within one second, or where changes have no times.
+    /// within one second, or without a time. Of those, what is told last of a resource is so.
     fn may_have_happened_again(&self, names: Names, current: Option<&Current>, moment: i64, how: How) -> Result<bool> {
         match current {
-            Some(Current { how: Some(shown), begin, .. }) if shown.is_change() => {
-                Ok(if how.is_exact() { shown.is_exact() && *begin == moment } else { !shown.is_exact() })
-            }
+            _ if !how.is_exact() => Ok(true),
+            Some(Current { how: Some(shown), begin, .. }) => Ok(shown.is_exact() && *begin == moment),
             Some(_) => Ok(false),
-            None if how.is_exact() => Ok(self.last_deletion(names)? == Some(moment)),
-            None => {
-                let last: Option<i64> = self
-                    .connection()
-                    .prepare_cached(
-                        "SELECT gone FROM version WHERE name IN (?1, ?2) AND until IS NOT NULL AND gone IS NOT NULL
-                         ORDER BY id DESC LIMIT 1",
-                    )?
-                    .query_row([names.own, names.in_directory], |row| row.get(0))
-                    .optional()?;
-                Ok(How::of(last).is_some_and(|last| last.is_change() && !last.is_exact()))
-            }
+            None => Ok(self.last_deletion(names)? == Some(moment)),
         }
     }
 
