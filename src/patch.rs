@@ -22,6 +22,7 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::{Duration, Instant};
 
 mod json;
 mod json_number;
@@ -40,21 +41,32 @@ mod xpath;
 mod tests;
 
 /// The size in bytes over which neither an old version nor a patch is taken; a result may have twice as many.
-pub const MOST: usize = 64 << 20;
+pub const MOST: usize = 16 << 20;
 /// The depth of nesting over which no document is taken, which is libxml2's bound too. It bounds recursion, so it has to
 /// stay far below what a thread's stack holds.
 const MOST_DEPTH: usize = 256;
 /// The number of values (JSON) or nodes (XML) over which no document is taken, which bounds memory: each costs about a
 /// hundred bytes.
-const MOST_NODES: usize = 4 << 20;
+const MOST_NODES: usize = 512 << 10;
+/// The length in bytes over which no number is taken: they are compared by what they are worth.
+const MOST_DIGITS: usize = 1024;
+/// The length in bytes over which no tag, and the number of attributes over which no element is taken: each is looked
+/// up among the others.
+const MOST_TAG: usize = 256 << 10;
+const MOST_ATTRIBUTES: usize = 1000;
+/// The length in bytes over which no selector is taken.
+const MOST_SELECTOR: usize = 4096;
 /// The number of operations over which no patch is taken.
 const MOST_OPERATIONS: usize = 1 << 20;
 /// The steps over which a patch is given up. A step is a look at one key or node, or at some bytes: some seconds in all.
-const MOST_STEPS: u64 = 1 << 30;
+const MOST_STEPS: u64 = 1 << 27;
 /// The number of ways to write a result that are tried.
 const MOST_CANDIDATES: usize = 200;
 /// The bytes written for trial, in all.
-const MOST_TRIED_BYTES: usize = 512 << 20;
+const MOST_TRIED_BYTES: usize = 128 << 20;
+/// How long a patch is applied, and a way to write its result looked for. Whoever waits for the new version could have
+/// fetched it meanwhile.
+const LONGEST: Duration = Duration::from_secs(4);
 
 /// The kinds of patch that are understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -221,17 +233,25 @@ pub enum PatchError {
 
 /// Applies a patch to the old version's bytes, and gives the new version's.
 ///
-/// `fits` is asked of each way to write the result, likeliest first; the first for which it holds is given back.
+/// `fits` is asked of each way to write the result, likeliest first; the first for which it holds is given back. A
+/// way that comes to another length than `length`, where that is known, is not asked about.
 ///
 /// # Errors
 ///
 /// [`PatchError::NoFit`] if the patch can be applied, but `fits` holds for none; the others if it cannot be: RFC 6902,
 /// section 5, and RFC 5261, section 5. A JSON Merge Patch that is JSON can always be applied.
-pub fn apply(kind: Kind, old: &[u8], patch: &[u8], fits: &mut dyn FnMut(&[u8]) -> bool) -> Result<Vec<u8>, PatchError> {
+pub fn apply(
+    kind: Kind,
+    old: &[u8],
+    patch: &[u8],
+    length: Option<u64>,
+    fits: &mut dyn FnMut(&[u8]) -> bool,
+) -> Result<Vec<u8>, PatchError> {
     for (what, bytes) in [("the old version's size", old), ("the patch's size", patch)] {
         within(what, bytes.len(), MOST)?;
     }
-    let mut trial = Trial { fits, seen: HashSet::new(), written: 0 };
+    let length = length.map(|length| usize::try_from(length).unwrap_or(usize::MAX));
+    let mut trial = Trial { fits, seen: HashSet::new(), written: 0, length, until: Instant::now() + LONGEST };
     let found = match kind {
         Kind::JsonPatch => json_ops::apply_patch(old, patch, &mut trial)?,
         Kind::JsonMergePatch => json_ops::apply_merge(old, patch, &mut trial)?,
@@ -245,23 +265,33 @@ fn within(what: &'static str, number: usize, most: usize) -> Result<(), PatchErr
     if number > most { Err(PatchError::TooLarge { what, most: most as u64 }) } else { Ok(()) }
 }
 
-/// The steps that are left to a patch; see [`MOST_STEPS`].
+/// The steps and the time that are left to a patch; see [`MOST_STEPS`] and [`LONGEST`].
 #[derive(Debug)]
-struct Steps(u64);
+struct Steps {
+    left: u64,
+    /// How many are left when the clock is looked at again.
+    look: u64,
+    until: Instant,
+}
 
 impl Steps {
+    /// A look at the clock costs about as much as so many steps.
+    const PER_LOOK: u64 = 4096;
+
     fn new() -> Self {
-        Self(MOST_STEPS)
+        Self { left: MOST_STEPS, look: MOST_STEPS - Self::PER_LOOK, until: Instant::now() + LONGEST }
     }
 
     fn take(&mut self, steps: usize) -> Result<(), PatchError> {
-        match self.0.checked_sub(steps as u64) {
-            Some(left) => {
-                self.0 = left;
-                Ok(())
+        let left = self.left.checked_sub(steps as u64);
+        self.left = left.unwrap_or(0);
+        if self.left < self.look {
+            self.look = self.left.saturating_sub(Self::PER_LOOK);
+            if left.is_none() || Instant::now() > self.until {
+                return Err(PatchError::TooLarge { what: "the work the patch asks for", most: MOST_STEPS });
             }
-            None => Err(PatchError::TooLarge { what: "the work the patch asks for", most: MOST_STEPS }),
         }
+        Ok(())
     }
 }
 
@@ -271,12 +301,20 @@ struct Trial<'f> {
     /// Hashes of what was asked about, so that ways that come to the same bytes count, and cost, once.
     seen: HashSet<u64>,
     written: usize,
+    /// That of the new version, where it is known.
+    length: Option<usize>,
+    until: Instant,
 }
 
 impl Trial<'_> {
     /// Asks about one way to write the result, and gives it back if it is the one.
     fn offer(&mut self, candidate: Vec<u8>) -> Option<Vec<u8>> {
         self.written = self.written.saturating_add(candidate.len());
+        if self.length.is_some_and(|length| length != candidate.len()) {
+            // It counts as tried: there are not more ways than these.
+            self.seen.insert(candidate.len() as u64 ^ self.seen.len() as u64);
+            return None;
+        }
         let mut hasher = DefaultHasher::new();
         candidate.hash(&mut hasher);
         (self.seen.insert(hasher.finish()) && (self.fits)(&candidate)).then_some(candidate)
@@ -284,7 +322,13 @@ impl Trial<'_> {
 
     /// Whether enough was tried.
     fn is_spent(&self) -> bool {
-        self.seen.len() >= MOST_CANDIDATES || self.written >= MOST_TRIED_BYTES
+        self.seen.len() >= MOST_CANDIDATES || self.written >= MOST_TRIED_BYTES || Instant::now() > self.until
+    }
+
+    /// The length in bytes, as UTF-8, over which a way to write the result is not the one.
+    fn most(&self) -> usize {
+        // In another encoding it may have half as many bytes.
+        self.length.map_or(2 * MOST, |length| length.saturating_mul(2).saturating_add(64).min(2 * MOST))
     }
 }
 

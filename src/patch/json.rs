@@ -5,7 +5,7 @@
 //! of the text they were read from, and its containers know the white space around their members. What is written of
 //! it is the concern of [`super::json_style`], what is done to it of [`super::json_ops`].
 
-use super::{Document, MOST_DEPTH, MOST_NODES, PatchError, line_at, within};
+use super::{Document, MOST_DEPTH, MOST_DIGITS, MOST_NODES, PatchError, line_at, within};
 use std::borrow::Cow;
 
 /// A stretch of a [`Text`].
@@ -434,6 +434,7 @@ impl Reader<'_> {
     }
 
     fn number(&mut self) -> Result<(), PatchError> {
+        let from = self.pos;
         self.eat(b'-');
         let whole = if self.eat(b'0') { 1 } else { self.digits() };
         let fraction = if self.eat(b'.') { self.digits() } else { 1 };
@@ -448,7 +449,7 @@ impl Reader<'_> {
         if whole == 0 || fraction == 0 || exponent == 0 {
             return Err(self.error("digits are missing in a number"));
         }
-        Ok(())
+        within("the length of a number", self.pos - from, MOST_DIGITS)
     }
 
     fn digits(&mut self) -> usize {

@@ -37,7 +37,7 @@ pub(super) fn apply_merge(old: &[u8], patch: &[u8], trial: &mut Trial<'_>) -> Re
     let mut target = text.read(Document::Old)?;
     let look = Look::of(&text, &target, old);
     let Tree { root, .. } = text.read(Document::Patch)?;
-    merge(&text, &mut target.root, root);
+    merge(&text, &mut target.root, root, &mut Steps::new())?;
     Ok(json_style::find(&text, &look, &target.root, trial))
 }
 
@@ -46,16 +46,20 @@ fn not_a_patch(why: &str) -> PatchError {
 }
 
 /// The algorithm of RFC 7396, section 2.
-fn merge(text: &Text, target: &mut Value, patch: Value) {
+fn merge(text: &Text, target: &mut Value, patch: Value, steps: &mut Steps) -> Result<(), PatchError> {
     let Value::Object(patch) = patch else {
         *target = patch;
-        return;
+        return Ok(());
     };
     if !matches!(target, Value::Object(_)) {
         *target =
             Value::Object(Box::new(Items { members: Vec::new(), open: Span::NONE, close: Span::NONE, depth: None }));
     }
-    let Value::Object(items) = target else { return };
+    let Value::Object(items) = target else { return Ok(()) };
+    // The keys are looked at, each with its escapes.
+    steps.take(
+        4 * items.members.len() + items.members.iter().map(|member| text.get(member.key).len() / 8).sum::<usize>(),
+    )?;
     // Where each key is. Of members with the same key the last is meant, and all go when it goes.
     let mut places: HashMap<String, Vec<usize>> = HashMap::new();
     for (index, member) in items.members.iter().enumerate() {
@@ -64,17 +68,19 @@ fn merge(text: &Text, target: &mut Value, patch: Value) {
     let mut gone = vec![false; items.members.len()];
     let was_empty = items.members.is_empty();
     for member in patch.members {
+        steps.take(1 + text.get(member.key).len() / 8)?;
         let key = json::decode(text.get(member.key)).into_owned();
         let there = places.get(&key).and_then(|all| all.last()).copied().filter(|&at| gone.get(at) == Some(&false));
         if is_null(text, &member.value) {
-            for &at in places.get(&key).into_iter().flatten() {
+            // Once: they do not come back under the same places.
+            for at in places.remove(&key).into_iter().flatten() {
                 gone[at] = true;
             }
         } else if let Some(old) = there.and_then(|at| items.members.get_mut(at)) {
-            merge(text, &mut old.value, member.value);
+            merge(text, &mut old.value, member.value, steps)?;
         } else {
             let mut value = Value::Scalar(member.key);
-            merge(text, &mut value, member.value);
+            merge(text, &mut value, member.value, steps)?;
             places.entry(key).or_default().push(items.members.len());
             items.members.push(Member::new(member.key, value));
             gone.push(false);
@@ -85,6 +91,7 @@ fn merge(text: &Text, target: &mut Value, patch: Value) {
     if was_empty || items.members.is_empty() {
         items.depth = None;
     }
+    Ok(())
 }
 
 fn is_null(text: &Text, value: &Value) -> bool {
@@ -171,7 +178,8 @@ impl Run<'_> {
             "test" => {
                 let expected = self.value(fields)?;
                 let found = self.find(target, &path)?;
-                self.steps.take(expected.extent().0)?;
+                let all = [&*found, expected].map(|value| value.extent().0 + value.bytes() / 8);
+                self.steps.take(all[0].saturating_add(all[1]))?;
                 if !same(self.text, found, expected) {
                     return why("the value there is not the one expected");
                 }
@@ -254,7 +262,8 @@ impl Run<'_> {
 
     /// Where a key is; the last place if the document has it more than once, as parsers take it.
     fn key(&mut self, items: &Items, wanted: &str) -> Result<Option<usize>, PatchError> {
-        self.steps.take(items.members.len())?;
+        let bytes: usize = items.members.iter().map(|member| 1 + self.text.get(member.key).len() / 8).sum();
+        self.steps.take(bytes)?;
         Ok(items.members.iter().rposition(|member| {
             let token = self.text.get(member.key);
             let plain = token.get(1..token.len().saturating_sub(1)).unwrap_or_default();
@@ -274,7 +283,7 @@ impl Run<'_> {
                     return why(format!("\"{last}\" is no place in an array of {length}"));
                 };
                 self.grow(path, &value)?;
-                self.steps.take((length - at) / 16)?;
+                self.steps.take((length - at) / 2)?;
                 items.members.insert(at, Member::new(Span::NONE, value));
                 if length == 0 {
                     items.depth = None;
@@ -308,7 +317,7 @@ impl Run<'_> {
             Value::Object(items) => self.key(items, last)?,
         };
         let (Some(at), Some(items)) = (at, parent.items_mut()) else { return why("there is nothing to remove") };
-        self.steps.take((items.members.len() - at) / 16)?;
+        self.steps.take((items.members.len() - at) / 2)?;
         let gone = items.members.remove(at);
         if matches!(parent, Value::Object(_)) {
             self.remove_twins(parent, last)?;

@@ -125,10 +125,14 @@ pub(super) fn find(text: &Text, look: &Look, after: &Value, trial: &mut Trial<'_
         if trial.is_spent() {
             return None;
         }
-        let mut writer = Writer { text, plan: &plan, out: String::new() };
+        let mut writer = Writer { text, plan: &plan, out: String::new(), most: trial.most() };
         writer.out.push_str(text.get(look.lead));
         writer.value(after, 0);
         writer.out.push_str(plan.trail);
+        if writer.is_full() {
+            trial.written = trial.written.saturating_add(writer.out.len());
+            continue;
+        }
         let bytes = if look.bom { [BOM, writer.out.as_bytes()].concat() } else { writer.out.into_bytes() };
         if let Some(found) = trial.offer(bytes) {
             return Some(found);
@@ -267,7 +271,7 @@ impl Seen {
         let open = text.get(items.open);
         if items.members.is_empty() {
             let slot = if matches!(value, Value::Array(_)) { &mut self.empty_array } else { &mut self.empty_object };
-            slot.get_or_insert_with(|| open.to_owned());
+            slot.get_or_insert_with(|| usual(open).to_owned());
             return;
         }
         if self.indent.is_none()
@@ -275,7 +279,7 @@ impl Seen {
         {
             // The indentation of so many levels; what is no multiple of it was set by hand.
             let unit = indent.get(..indent.len() / (depth + 1)).unwrap_or_default();
-            self.indent = Some(unit.to_owned());
+            self.indent = Some(usual(unit).to_owned());
             self.crlf = open.contains("\r\n");
         }
         for member in &items.members {
@@ -283,19 +287,24 @@ impl Seen {
                 let before = text.get(member.before);
                 match before.split_once('\n') {
                     Some((lead, _)) => {
-                        self.lead.get_or_insert_with(|| lead.trim_end_matches('\r').to_owned());
+                        self.lead.get_or_insert_with(|| usual(lead.trim_end_matches('\r')).to_owned());
                     }
                     None => {
-                        self.comma.get_or_insert_with(|| before.to_owned());
+                        self.comma.get_or_insert_with(|| usual(before).to_owned());
                     }
                 }
             }
             if member.colon.is_known() {
-                self.colon.get_or_insert_with(|| text.get(member.colon).to_owned());
+                self.colon.get_or_insert_with(|| usual(text.get(member.colon)).to_owned());
             }
             self.value(text, &member.value, depth + 1);
         }
     }
+}
+
+/// White space of a length that a writer would make of its own accord; of more than that, the beginning.
+fn usual(space: &str) -> &str {
+    space.get(..space.len().min(16)).unwrap_or_default()
 }
 
 /// Whether the keys of a document are in order.
@@ -392,9 +401,15 @@ struct Writer<'t> {
     text: &'t Text,
     plan: &'t Plan<'t>,
     out: String,
+    /// Where it is given up.
+    most: usize,
 }
 
 impl Writer<'_> {
+    fn is_full(&self) -> bool {
+        self.out.len() > self.most
+    }
+
     fn token(&mut self, token: Span) {
         let (written, is_new) = (self.text.get(token), self.text.is_new(token));
         if self.plan.keep && !is_new {
@@ -407,6 +422,9 @@ impl Writer<'_> {
     }
 
     fn value(&mut self, value: &Value, depth: usize) {
+        if self.is_full() {
+            return;
+        }
         match value {
             Value::Scalar(token) => self.token(*token),
             Value::Array(items) => self.items(items, ['[', ']'], &self.plan.style.empty_array, depth),

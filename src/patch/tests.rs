@@ -8,7 +8,12 @@ mod xml;
 mod xml_appendix;
 mod xml_styles;
 
-use super::{Condition, Kind, PatchError, apply};
+use super::{Condition, Kind, PatchError};
+
+/// As [`super::apply`], for a result of any length.
+fn apply(kind: Kind, old: &[u8], patch: &[u8], fits: &mut dyn FnMut(&[u8]) -> bool) -> Result<Vec<u8>, PatchError> {
+    super::apply(kind, old, patch, None, fits)
+}
 
 /// The first way to write the result.
 fn first(kind: Kind, old: &str, patch: &str) -> Result<String, PatchError> {

@@ -4,7 +4,7 @@
 //! something in it is asked for. So a document to which nothing is done is written as it was read.
 
 use super::xml_tag::{self, XML_NAMESPACE, is_space};
-use super::{Condition, Document, MOST_DEPTH, MOST_NODES, PatchError, line_at, within};
+use super::{Condition, Document, MOST_ATTRIBUTES, MOST_DEPTH, MOST_NODES, MOST_TAG, PatchError, line_at, within};
 use quick_xml::Reader;
 use quick_xml::events::Event;
 use std::borrow::Cow;
@@ -272,6 +272,7 @@ impl<'t> Build<'t> {
 
     /// Checks a start tag, since all who look into it later take it to be well-formed.
     fn tag(&self, tag: &str) -> Result<(), PatchError> {
+        within("the length of a tag", tag.len(), MOST_TAG)?;
         let mut names = HashSet::new();
         for attribute in xml_tag::attributes_or_error(tag) {
             match attribute {
@@ -282,6 +283,7 @@ impl<'t> Build<'t> {
                 Err(why) => return self.ill(why),
             }
         }
+        within("the number of attributes of an element", names.len(), MOST_ATTRIBUTES)?;
         let name = xml_tag::name(tag);
         if name.is_empty() || name.contains(['<', '&', '"', '\'', '=']) {
             return self.ill("an element has no proper name");

@@ -69,6 +69,7 @@ impl<'a, 't> Mangle<'a, 't> {
         let outermost = std::mem::take(&mut self.outermost);
         self.local.clear();
         if let Kind::Element { start, .. } = &mut self.target.node_mut(id).kind {
+            self.steps.take(outermost.len().saturating_mul(1 + start.len() / 16))?;
             for (prefix, uri) in outermost.iter().rev() {
                 *start = Cow::Owned(declared(start, prefix, uri));
             }
@@ -142,6 +143,7 @@ impl<'a, 't> Mangle<'a, 't> {
         if changes.is_empty() && own.is_empty() {
             return Ok(Kind::Element { start: start.clone(), end: end.clone() });
         }
+        self.steps.take((changes.len() + own.len()).saturating_mul(1 + start.len() / 16))?;
         let mut tag = start.to_string();
         for (range, new) in changes.into_iter().rev() {
             tag = xml_tag::spliced(&tag, range, &new);
@@ -170,11 +172,15 @@ impl<'a, 't> Mangle<'a, 't> {
         if prefix == "xml" || (is_attribute && prefix.is_empty()) {
             return Ok(same);
         }
+        self.steps.take(1 + self.local.len() / 4)?;
         // Declared in the content, and so left as it is.
         if self.local.iter().any(|(local, _)| local == prefix) {
             return Ok(same);
         }
         self.steps.take(1 + self.scope.len())?;
+        // What is declared around the operation is looked through for it.
+        let around: usize = self.patch.upward(self.operation).map(|id| 1 + self.patch.start(id).len() / 16).sum();
+        self.steps.take(around + self.local.len() + self.outermost.len() * 2)?;
         let uri = self.patch.namespace(self.operation, prefix).unwrap_or_default().into_owned();
         if uri.is_empty() && !prefix.is_empty() {
             let why = format!("the prefix \"{prefix}\" is not declared in the patch");

@@ -10,7 +10,9 @@ use super::xml_mangle::{Mangle, Stop};
 use super::xml_style::{self, Look};
 use super::xml_tag::{self, CDATA, is_space, to_attribute};
 use super::xpath::{Fault, Selector, Target};
-use super::{Condition, Document, MOST_DEPTH, MOST_OPERATIONS, PatchError, Steps, Trial, line_at, within};
+use super::{
+    Condition, Document, MOST_DEPTH, MOST_OPERATIONS, MOST_SELECTOR, PatchError, Steps, Trial, line_at, within,
+};
 use std::borrow::Cow;
 
 /// Applies an XML patch; see [`super::apply`].
@@ -81,7 +83,10 @@ impl<'a, 't> Run<'a, 't> {
         let Some(selector) = self.argument("sel") else {
             return fault(Condition::InvalidAttributeValue, "the attribute \"sel\" is missing");
         };
+        within("the length of a selector", selector.len(), MOST_SELECTOR)?;
         let patch = self.patch;
+        let around: usize = patch.upward(self.id).map(|id| 1 + patch.start(id).len() / 16).sum();
+        self.steps.take(around.saturating_mul(1 + selector.len() / 2))?;
         let selector = Selector::read(&selector, &|prefix| patch.namespace(self.id, prefix))?;
         let target = selector.locate(self.target, self.steps)??;
         match name {

@@ -130,8 +130,12 @@ pub(super) fn find(tree: &Tree<'_>, look: &Look, trial: &mut Trial<'_>) -> Optio
         if trial.is_spent() {
             return None;
         }
-        let mut written = Written { tree, plan: &plan, out: String::new() };
+        let mut written = Written { tree, plan: &plan, out: String::new(), most: trial.most() };
         written.document();
+        if written.is_full() {
+            trial.written = trial.written.saturating_add(written.out.len());
+            continue;
+        }
         if let Some(found) = trial.offer(plan.encoding.write(&written.out)) {
             return Some(found);
         }
@@ -246,9 +250,15 @@ struct Written<'a, 't> {
     tree: &'a Tree<'t>,
     plan: &'a Plan<'a>,
     out: String,
+    /// Where it is given up.
+    most: usize,
 }
 
 impl Written<'_, '_> {
+    fn is_full(&self) -> bool {
+        self.out.len() > self.most
+    }
+
     fn document(&mut self) {
         let children = &self.tree.node(Tree::ROOT).children;
         let is_anew = self.plan.anew == Anew::Everything;
@@ -288,6 +298,9 @@ impl Written<'_, '_> {
     }
 
     fn node(&mut self, id: Id) {
+        if self.is_full() {
+            return;
+        }
         let node = self.tree.node(id);
         let is_anew = match self.plan.anew {
             Anew::Nothing => false,

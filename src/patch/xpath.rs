@@ -126,9 +126,12 @@ fn by_id(tree: &Tree<'_>, id: &str, steps: &mut Steps) -> Result<Result<Vec<Id>,
         let node_ref = tree.node(node);
         stack.extend(node_ref.children.iter().rev());
         match &node_ref.kind {
-            Kind::Doctype(raw) => declared = declared_ids(raw),
+            Kind::Doctype(raw) => {
+                steps.take(raw.len())?;
+                declared = declared_ids(raw);
+            }
             Kind::Element { start, .. } => {
-                steps.take(start.len() / 8)?;
+                steps.take(start.len() / 8 * (1 + declared.len()))?;
                 let name = xml_tag::name(start);
                 for attribute in xml_tag::attributes(start) {
                     let is_id = attribute.name == "xml:id"
@@ -204,7 +207,7 @@ impl Step {
                 .collect(),
             Test::Attribute(name) => {
                 steps.take(tree.start(context).len() / 8)?;
-                let found = find_attribute(tree, context, name);
+                let found = find_attribute(tree, context, name, steps)?;
                 found.map(|attribute| Target::Attribute(context, attribute.name.to_owned())).into_iter().collect()
             }
             Test::Namespace(prefix) => {
@@ -244,8 +247,22 @@ fn is_named(tree: &Tree<'_>, id: Id, (uri, local): &Name, steps: &mut Steps) -> 
     Ok(tree.expanded(id).0 == uri.as_str())
 }
 
-fn find_attribute<'a>(tree: &'a Tree<'_>, id: Id, (uri, local): &Name) -> Option<xml_tag::Attribute<'a>> {
-    xml_tag::attributes(tree.start(id)).find(|attribute| {
+fn find_attribute<'a>(
+    tree: &'a Tree<'_>,
+    id: Id,
+    (uri, local): &Name,
+    steps: &mut Steps,
+) -> Result<Option<xml_tag::Attribute<'a>>, PatchError> {
+    let start = tree.start(id);
+    let prefixed =
+        || xml_tag::attributes(start).filter(|attribute| xml_tag::split(attribute.name) == ("", local)).count();
+    let named = xml_tag::attributes(start).filter(|attribute| xml_tag::split(attribute.name).1 == local).count();
+    if named > prefixed() {
+        // Each prefix is looked for in all elements around.
+        let around: usize = tree.upward(id).map(|id| 1 + tree.start(id).len() / 16).sum();
+        steps.take(named.saturating_mul(around))?;
+    }
+    Ok(xml_tag::attributes(start).find(|attribute| {
         let (prefix, name) = xml_tag::split(attribute.name);
         name == local
             && attribute.declares().is_none()
@@ -254,7 +271,7 @@ fn find_attribute<'a>(tree: &'a Tree<'_>, id: Id, (uri, local): &Name) -> Option
             } else {
                 tree.namespace(id, prefix).is_some_and(|namespace| namespace == uri.as_str())
             }
-    })
+    }))
 }
 
 impl Predicate {
@@ -269,7 +286,7 @@ impl Predicate {
             let holds = match self {
                 Self::Position(_) => false,
                 Self::Attribute(name, value) => {
-                    find_attribute(tree, id, name).is_some_and(|attribute| attribute.value() == value.as_str())
+                    find_attribute(tree, id, name, steps)?.is_some_and(|attribute| attribute.value() == value.as_str())
                 }
                 Self::Itself(value) => has_value(tree, id, value, steps)?,
                 Self::Child(name, value) => {
@@ -297,7 +314,7 @@ fn has_value(tree: &Tree<'_>, id: Id, value: &str, steps: &mut Steps) -> Result<
     let mut rest = value;
     let mut stack = vec![id];
     while let Some(id) = stack.pop() {
-        steps.take(1 + tree.text(id).map_or(0, |text| text.len() / 64))?;
+        steps.take(1 + tree.text(id).map_or(0, |text| text.len() / 4))?;
         if let Some(raw) = tree.text(id) {
             match rest.strip_prefix(&*xml_tag::string_value(raw)) {
                 Some(after) => rest = after,

@@ -97,6 +97,10 @@ pub(super) struct Contents {
     pub(super) files: OpenFiles,
     pub(super) packages: Arc<Packages>,
     doubts: mpsc::UnboundedSender<Doubt>,
+    /// Versions that no patch made.
+    pub(super) unpatchable: Mutex<LruCache<i64, ()>>,
+    /// The turn of applying a patch.
+    pub(super) patching: Arc<Semaphore>,
     flights: Mutex<HashMap<i64, Arc<Flight>>>,
     failures: Mutex<LruCache<i64, (Instant, Failure)>>,
     expected: Arc<Semaphore>,
@@ -131,6 +135,8 @@ impl Contents {
             files,
             packages: Arc::clone(packages),
             doubts,
+            unpatchable: Mutex::new(LruCache::new(capacity(10_000))),
+            patching: Arc::new(Semaphore::new(1)),
             flights: Mutex::new(HashMap::new()),
             failures: Mutex::new(LruCache::new(capacity(10_000))),
             expected: Arc::new(Semaphore::new(MOST_EXPECTED)),

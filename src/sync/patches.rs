@@ -3,10 +3,10 @@
 //! A patch is worth it only where the version before is here, and is used only if what it makes is what the
 //! Source lists of the result, by hash. Anything else, and the resource itself is fetched.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use super::Verify;
-use super::content::{Contents, Flight, expected};
+use super::content::{Contents, Flight, Ready, expected};
 use super::dumps::PATCH;
 use super::members::archived;
 use crate::catalog::{Content, MemberRow, VersionRow};
@@ -18,6 +18,11 @@ use crate::store::Body;
 const MOST_STEPS: usize = 32;
 /// The largest patch, and the largest resource that is patched, in bytes.
 const MOST_BYTES: u64 = patch::MOST as u64;
+
+/// How many patches of one version are tried.
+const MOST_PLACES: usize = 3;
+/// The part of `timeout` that patches may take.
+const SHARE: f32 = 0.4;
 
 /// Where a patch is.
 #[derive(Debug)]
@@ -33,23 +38,43 @@ struct Step {
 }
 
 impl Contents {
-    /// Makes a version from one before it that is here; `None` if that cannot be done.
+    /// Makes a version from one before it that is here; `None` if that cannot be done, or not in a part of the
+    /// time that a reader waits: then there is enough left to fetch it.
     pub(super) async fn patched(self: &Arc<Self>, row: &VersionRow, flight: &Flight) -> Option<Content> {
-        let steps = self.steps_to(row)?;
-        let mut made = None;
-        // From the oldest on: each is held to its own hash, and kept.
-        for step in steps.into_iter().rev() {
-            let content = self.take(&step, flight).await?;
-            if step.row.id != row.id {
-                self.ledger.stored(step.row.id, content);
-            }
-            made = Some(content);
+        if self.unpatchable.lock().unwrap_or_else(PoisonError::into_inner).contains(&row.id) {
+            return None;
+        }
+        let (base, steps) = self.steps_to(row)?;
+        let made = tokio::time::timeout(self.client.timeout().mul_f32(SHARE), self.through(base, steps)).await;
+        flight.parts.progress();
+        let made = made.ok().flatten();
+        if made.is_none() {
+            tracing::info!(uri = row.uri, "its patches do not make it; it is fetched whole");
+            self.unpatchable.lock().unwrap_or_else(PoisonError::into_inner).put(row.id, ());
         }
         made
     }
 
+    /// Makes one version of the other, from the oldest on; each is held to its own hash. Only the last is kept:
+    /// those in between have a size of their own that somebody may have seen, and nobody asked for them.
+    async fn through(self: &Arc<Self>, base: Ready, steps: Vec<Step>) -> Option<Content> {
+        let read = tokio::task::spawn_blocking(move || whole(&base.body, base.size));
+        let mut bytes = Arc::new(read.await.ok()?.ok()?);
+        let mut made = None;
+        for step in steps.into_iter().rev() {
+            let (next, sha256) = self.take(&step, &bytes).await?;
+            bytes = Arc::new(next);
+            made = Some(sha256);
+        }
+        let (sha256, store) = (made?, Arc::clone(&self.store));
+        let size = bytes.len() as u64;
+        let put = tokio::task::spawn_blocking(move || store.put(&sha256, &bytes));
+        put.await.ok()?.ok()?;
+        Some(Content { sha256, size, verified: true })
+    }
+
     /// The versions that have to be made, the wanted one first, down to one that is here.
-    fn steps_to(&self, row: &VersionRow) -> Option<Vec<Step>> {
+    fn steps_to(&self, row: &VersionRow) -> Option<(Ready, Vec<Step>)> {
         let mut steps = Vec::new();
         let mut at = row.clone();
         while steps.len() < MOST_STEPS {
@@ -59,8 +84,8 @@ impl Contents {
             }
             let before = self.readers.ask(|reader| reader.version_before(at.id)).ok()??;
             steps.push(Step { row: at, patches });
-            if self.ready(before).is_some() {
-                return Some(steps);
+            if let Some(base) = self.ready(before) {
+                return (base.size <= MOST_BYTES).then_some((base, steps));
             }
             at = self.row(before).ok()??;
         }
@@ -98,47 +123,39 @@ impl Contents {
         patches
     }
 
-    /// Makes one version from the one before it.
-    async fn take(self: &Arc<Self>, step: &Step, flight: &Flight) -> Option<Content> {
-        let before = self.readers.ask(|reader| reader.version_before(step.row.id)).ok()??;
-        for (kind, place) in &step.patches {
-            let old = self.ready(before).filter(|old| old.size <= MOST_BYTES)?;
-            let patch = match self.fetch_patch(place).await {
+    /// Makes one version from the bytes of the one before it.
+    async fn take(self: &Arc<Self>, step: &Step, before: &Arc<Vec<u8>>) -> Option<(Vec<u8>, [u8; 32])> {
+        for (kind, place) in step.patches.iter().take(MOST_PLACES) {
+            // A patch that is larger than what it makes is not worth it.
+            let most = step.row.size.unwrap_or(MOST_BYTES).min(MOST_BYTES);
+            let patch = match self.fetch_patch(place, most).await {
                 Ok(patch) => patch,
                 Err(error) => {
                     tracing::info!(uri = step.row.uri, error, "its patch cannot be had");
                     continue;
                 }
             };
-            flight.parts.progress();
-            match self.make(step, *kind, old.body, old.size, patch).await {
-                Ok(content) => return Some(content),
-                Err(error) => {
-                    tracing::info!(
-                        uri = step.row.uri,
-                        error,
-                        ?place,
-                        "its patch does not make it; it is fetched whole"
-                    );
-                }
+            match self.make(step, *kind, Arc::clone(before), patch).await {
+                Ok(made) => return Some(made),
+                Err(error) => tracing::info!(uri = step.row.uri, error, ?place, "a patch does not make it"),
             }
         }
         None
     }
 
-    async fn fetch_patch(&self, place: &Place) -> Result<Vec<u8>, String> {
+    async fn fetch_patch(&self, place: &Place, most: u64) -> Result<Vec<u8>, String> {
         match place {
             Place::Url(url) => {
-                let asked = Asked { patience: Some(self.client.timeout().mul_f32(0.4)), ..Asked::default() };
+                let asked = Asked { patience: Some(self.client.timeout().mul_f32(SHARE)), ..Asked::default() };
                 let answer = self.client.ask(url, &asked).await.map_err(|error| error.to_string())?;
-                let patch = answer.bytes(MOST_BYTES).await.map_err(|error| error.to_string())?;
+                let patch = answer.bytes(most).await.map_err(|error| error.to_string())?;
                 self.status.update(|progress| progress.fetched_bytes += patch.len() as u64);
                 Ok(patch)
             }
             Place::Package(row) => {
                 let package = self.packages.get(row.package).ok_or("its package is not known any more")?;
                 let member = archived(row);
-                if member.size > MOST_BYTES {
+                if member.size > most {
                     return Err(format!("it has {} bytes", member.size));
                 }
                 self.packages.bring_member(&package, &member, || ()).await.map_err(|error| error.to_string())?;
@@ -149,17 +166,21 @@ impl Contents {
         }
     }
 
-    /// Applies a patch; what it makes is in the store if it is what the Source lists.
-    async fn make(&self, step: &Step, kind: Kind, old: Body, size: u64, patch: Vec<u8>) -> Result<Content, String> {
+    /// Applies a patch; returns what it makes, and its SHA-256, if that is what the Source lists.
+    async fn make(
+        &self,
+        step: &Step,
+        kind: Kind,
+        old: Arc<Vec<u8>>,
+        patch: Vec<u8>,
+    ) -> Result<(Vec<u8>, [u8; 32]), String> {
         let expected = expected(&step.row);
-        let store = Arc::clone(&self.store);
+        // A patch may cost much memory: they are applied one at a time.
+        let turn = Arc::clone(&self.patching).acquire_owned().await.map_err(|error| error.to_string())?;
         let work = tokio::task::spawn_blocking(move || {
-            let old = whole(&old, size).map_err(|error| error.to_string())?;
+            let _turn = turn;
             let mut sums = None;
             let mut fits = |made: &[u8]| {
-                if expected.length.is_some_and(|length| length != made.len() as u64) {
-                    return false;
-                }
                 let Ok(found) = Hasher::read(&expected.hashes, made) else { return false };
                 let fits = verify(&found, &expected).is_ok();
                 if fits {
@@ -167,10 +188,9 @@ impl Contents {
                 }
                 fits
             };
-            let made = patch::apply(kind, &old, &patch, &mut fits).map_err(|error| error.to_string())?;
-            let sha256 = sums.ok_or("nothing fits")?;
-            store.put(&sha256, &made).map_err(|error| error.to_string())?;
-            Ok(Content { sha256, size: made.len() as u64, verified: true })
+            let made =
+                patch::apply(kind, &old, &patch, expected.length, &mut fits).map_err(|error| error.to_string())?;
+            Ok((made, sums.ok_or("nothing fits")?))
         });
         work.await.map_err(|error| error.to_string())?
     }

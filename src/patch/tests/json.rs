@@ -196,3 +196,23 @@ fn bounds() {
     let error = apply(Kind::JsonMergePatch, b"{}", deep.as_bytes(), &mut |_| true);
     assert!(matches!(error, Err(PatchError::TooLarge { .. })), "{error:?}");
 }
+
+/// White space that no writer makes, and a result that is far from the length looked for, cost little.
+#[test]
+fn white_space_is_no_bomb() {
+    let old = format!("[\n{}1]", " ".repeat(1 << 20));
+    let patch = format!("[{{\"op\":\"add\",\"path\":\"/-\",\"value\":[{}1]}}]", "1,".repeat(200_000));
+    let began = std::time::Instant::now();
+    let mut longest = 0;
+    let error = apply(Kind::JsonPatch, old.as_bytes(), patch.as_bytes(), &mut |candidate| {
+        longest = longest.max(candidate.len());
+        false
+    });
+    assert!(matches!(error, Err(PatchError::NoFit { .. })), "{error:?}");
+    assert!(longest <= 2 * super::super::MOST, "{longest}");
+    let deep = format!("{}{}{}", "[".repeat(250), "1,".repeat(100_000) + "1", "]".repeat(250));
+    let error = super::super::apply(Kind::JsonMergePatch, b"{}", deep.as_bytes(), Some(10), &mut |_| true);
+    assert!(matches!(error, Err(PatchError::NoFit { .. })), "{error:?}");
+    // Not a measure: what is bounded takes a moment, and what is not takes hours.
+    assert!(began.elapsed().as_secs() < 60, "{:?}", began.elapsed());
+}
