@@ -22,6 +22,7 @@
 
 mod changes;
 mod compare;
+mod contents;
 mod feeds;
 mod lock;
 mod log;

@@ -1,20 +1,23 @@
-//! The engine: baseline, content, and everything else that changes what is mirrored.
+//! The engine: baseline, changes, patches, content, audit, and everything else that changes what is mirrored.
 //!
-//! **Owns** the way in: lists become names and versions, bytes become objects. It is the only writer
-//! of the catalog and of the store. Timers, commands and readers ask it; it decides.
+//! **Owns** the way in: lists and changes become names and versions, bytes become objects. It is the only
+//! writer of the catalog and of the store. Timers, commands and readers ask it for a sync; it decides what
+//! that needs.
 //!
 //! **Assumes** that it holds the cache's lock.
 //!
 //! **Promises** that a sync is visible whole or not at all; that what a Source no longer lists is
-//! deleted only if every document of the set was read to its end; that bytes reach a reader only as
+//! deleted only if every document of the set was read to its end; that a change is applied once, and the
+//! cursor passes no failure; that bytes reach a reader only as
 //! the `verify` option allows; that many readers of one version make one request; that it can be
 //! stopped at any moment and goes on from there.
 //!
-//! **Never knows** FUSE: it announces [`Changes`] and answers with files.
+//! **Never knows** FUSE: it announces [`News`] and answers with files.
 //!
 //! Locks, in the order in which they may be taken together: a sync's turn, the writer. All others are
 //! held for a look or an assignment, and never while one waits for anything.
 
+mod attach;
 mod audit;
 mod baseline;
 mod changes;
@@ -582,7 +585,7 @@ impl Engine {
     }
 
     /// Looks at members that versions were just given, behind.
-    fn look_at(self: &Arc<Self>, fresh: dumps::Fresh) {
+    fn look_at(self: &Arc<Self>, fresh: attach::Fresh) {
         let package = fresh.package;
         // Taken here: the background's pass over the package comes after this.
         let Ok(turn) = Arc::clone(&package.looking).try_lock_owned() else { return };

@@ -7,7 +7,7 @@ use rusqlite::{OptionalExtension, params};
 
 use super::changes::How;
 use super::packages::{Listed, Sameness};
-use super::reader::{Content, derived_uri};
+use super::reader::derived_uri;
 use super::record::Record;
 use super::rows::{Changes, DocumentRow, Outcome, Seed, SetState, SyncResult, Upserted};
 use super::tree::{NameRow, Numbers, Tree};
@@ -44,7 +44,7 @@ struct Gone {
 /// A step that is not yet visible.
 #[derive(Debug)]
 pub struct Transaction<'w> {
-    transaction: rusqlite::Transaction<'w>,
+    pub(super) transaction: rusqlite::Transaction<'w>,
     mapper: &'w Mapper,
     pub(super) tree: Tree,
     pub(super) next_version: i64,
@@ -463,7 +463,7 @@ impl<'w> Transaction<'w> {
         Ok(())
     }
 
-    fn close(&self, version: i64, until: Datetime) -> Result<()> {
+    pub(super) fn close(&self, version: i64, until: Datetime) -> Result<()> {
         self.transaction
             .prepare_cached("UPDATE version SET until = max(begin, ?2) WHERE id = ?1")?
             .execute([version, until.nanos()])?;
@@ -655,134 +655,6 @@ impl<'w> Transaction<'w> {
     pub fn set_seed(&self, rset: i64, seed: &Seed) -> Result<()> {
         self.transaction
             .execute("UPDATE rset SET seed = ?2, why = ?3 WHERE id = ?1", params![rset, seed.from, seed.why])?;
-        Ok(())
-    }
-
-    /// Content of a version has come into the store. Its size becomes known if it was not. Returns
-    /// whether the store did not have it before.
-    ///
-    /// # Errors
-    /// If SQLite fails.
-    pub fn store(&self, version: i64, content: &Content, now: Datetime) -> Result<bool> {
-        let size = i64::try_from(content.size).unwrap_or(i64::MAX);
-        let known: Option<i64> = self
-            .transaction
-            .prepare_cached("UPDATE object SET used = ?2, verified = max(verified, ?3) WHERE sha256 = ?1 RETURNING id")?
-            .query_row(params![content.sha256.as_slice(), now.nanos(), content.verified], |row| row.get(0))
-            .optional()?;
-        let object = match known {
-            Some(object) => object,
-            None => {
-                self.transaction
-                    .prepare_cached(
-                        "INSERT INTO object (sha256, size, used, verified, durable) VALUES (?1, ?2, ?3, ?4, 0)",
-                    )?
-                    .execute(params![content.sha256.as_slice(), size, now.nanos(), content.verified])?;
-                self.transaction.last_insert_rowid()
-            }
-        };
-        self.transaction
-            .prepare_cached(
-                "UPDATE version SET object = ?2, settled = settled OR size IS NULL, size = COALESCE(size, ?3),
-                 served = ?4 WHERE id = ?1",
-            )?
-            .execute(params![version, object, size, content.sha256.as_slice()])?;
-        Ok(known.is_none())
-    }
-
-    /// The size of a version has become known.
-    ///
-    /// # Errors
-    /// If SQLite fails.
-    pub fn settle_size(&self, version: i64, size: u64) -> Result<()> {
-        self.transaction
-            .prepare_cached("UPDATE version SET size = ?2, settled = 1 WHERE id = ?1 AND size IS NULL")?
-            .execute([version, i64::try_from(size).unwrap_or(i64::MAX)])?;
-        Ok(())
-    }
-
-    /// A current version turned out not to be what its size said, or what was served of it: a successor
-    /// takes its name, with the content that was found, or else with nothing known beyond the list.
-    ///
-    /// # Errors
-    /// If SQLite fails.
-    pub fn supersede(&mut self, version: i64, content: Option<&Content>, now: Datetime) -> Result<bool> {
-        let row: Option<(i64, i64, String)> = self
-            .transaction
-            .query_row(
-                "SELECT id, parent, name FROM name WHERE version = ?1 AND id = (SELECT name FROM version WHERE id = ?1)",
-                [version],
-                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
-            )
-            .optional()?;
-        let Some((id, parent, name)) = row else { return Ok(false) };
-        let next = self.next_version;
-        self.next_version += 1;
-        self.transaction.execute(
-            "INSERT INTO version (id, name, document, begin, mtime, dated, size, hashes, media, extra)
-             SELECT ?2, name, document, ?3, mtime, dated, CASE WHEN settled OR ?4 THEN NULL ELSE size END, hashes, media, extra
-             FROM version WHERE id = ?1",
-            params![version, next, now.nanos(), content.is_some()],
-        )?;
-        self.close(version, now)?;
-        self.transaction.execute("UPDATE name SET version = ?2 WHERE id = ?1", [id, next])?;
-        self.tree.count(&self.transaction, parent, &name, 0)?;
-        content.map_or(Ok(false), |content| self.store(next, content, now))
-    }
-
-    /// Content was read just now.
-    ///
-    /// # Errors
-    /// If SQLite fails.
-    pub fn touch(&self, sha256: &[u8; 32], now: Datetime) -> Result<()> {
-        self.transaction
-            .prepare_cached("UPDATE object SET used = ?2 WHERE sha256 = ?1")?
-            .execute(params![sha256.as_slice(), now.nanos()])?;
-        Ok(())
-    }
-
-    /// Content has left the store.
-    ///
-    /// # Errors
-    /// If SQLite fails.
-    pub fn forget_object(&self, object: i64) -> Result<()> {
-        self.transaction.prepare_cached("UPDATE version SET object = NULL WHERE object = ?1")?.execute([object])?;
-        self.transaction.prepare_cached("DELETE FROM object WHERE id = ?1")?.execute([object])?;
-        Ok(())
-    }
-
-    /// The content with this digest turned out to be missing or damaged. Returns its size.
-    ///
-    /// # Errors
-    /// If SQLite fails.
-    pub fn forget_content(&self, sha256: &[u8; 32]) -> Result<u64> {
-        let found: Option<(i64, i64)> = self
-            .transaction
-            .query_row("SELECT id, size FROM object WHERE sha256 = ?1", [sha256.as_slice()], |row| {
-                Ok((row.get(0)?, row.get(1)?))
-            })
-            .optional()?;
-        let Some((object, size)) = found else { return Ok(0) };
-        self.forget_object(object)?;
-        Ok(size.unsigned_abs())
-    }
-
-    /// All content of now is known to have reached the disk.
-    ///
-    /// # Errors
-    /// If SQLite fails.
-    pub fn all_durable(&self) -> Result<()> {
-        self.transaction.execute("UPDATE object SET durable = 1 WHERE durable = 0", [])?;
-        self.transaction.execute("UPDATE package SET durable = 1 WHERE durable = 0 AND bytes > 0", [])?;
-        Ok(())
-    }
-
-    /// Keeps the content of a name and of all below it.
-    ///
-    /// # Errors
-    /// If SQLite fails.
-    pub fn pin(&self, name: i64) -> Result<()> {
-        self.transaction.execute("INSERT OR IGNORE INTO pin (name) VALUES (?1)", [name])?;
         Ok(())
     }
 

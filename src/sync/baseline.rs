@@ -7,7 +7,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::dumps::{self, Attacher, Fresh};
+use super::attach::{Attacher, Fresh};
+use super::dumps;
 use super::lists::{self, Lists, Spooled};
 use super::seed::{self, Baseline};
 use super::status::Status;

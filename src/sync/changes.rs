@@ -9,7 +9,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::dumps::{self, Attacher, Fresh, Packed};
+use super::attach::{Attacher, Fresh};
+use super::dumps::{self, Packed};
 use super::feeds::{self, Chain, Followed, Look};
 use super::lists::{self, Spooled};
 use super::order::{self, Survey};

@@ -1,0 +1,263 @@
+//! Whose content lies where in a package: versions are given its members, as its manifest says.
+//!
+//! A member is given to a version only where both say the same of it; what does not fit is gathered, and told
+//! of once for the package.
+
+use std::sync::Arc;
+
+use super::dumps::{MANIFEST, PATCH};
+use super::lists::{self, Spooled};
+use super::packages::Package;
+use super::status::Status;
+use crate::catalog::{Attached, CatalogError, MemberRow, MemberState, Record, Transaction, UnseenMember};
+use crate::document::{Datetime, Entry, Facts, Limits, Reader};
+use crate::path::Mapper;
+use crate::source::{SourceError, Trouble};
+use crate::store::archive::{Directory, Found, Member, Method, Partial};
+
+/// Members with a flaw that are told of one by one, of each package.
+const MOST_TOLD: usize = 20;
+
+/// Members of a package that versions were just given.
+#[derive(Debug)]
+pub(super) struct Fresh {
+    pub(super) package: Arc<Package>,
+    pub(super) members: Vec<UnseenMember>,
+}
+
+/// Gives versions the members of one package as their content, and gathers what does not fit.
+pub(super) struct Attacher {
+    package: Arc<Package>,
+    directory: Directory,
+    attached: u64,
+    others: u64,
+    unlisted: u64,
+    flawed: u64,
+    told: Vec<String>,
+    /// Members that versions were just given, for whoever looks at them next.
+    fresh: Vec<UnseenMember>,
+}
+
+/// Members beyond this number are looked up again when they are to be looked at.
+const MOST_FRESH: usize = 50_000;
+
+impl Attacher {
+    /// For a package whose directory is here.
+    ///
+    /// # Errors
+    /// If it cannot be read after all.
+    pub(super) fn new(package: &Arc<Package>) -> Result<Self, SourceError> {
+        let failed = |error: String| SourceError::new(&package.url, Trouble::Nowhere(error));
+        let own = Arc::clone(package);
+        let total = package.total().or_else(|| package.file.metadata().map(|metadata| metadata.len()).ok());
+        let partial =
+            Partial::new(Arc::clone(&package.file), total.unwrap_or(0), move |begin, end| own.has(begin, end));
+        let directory = Directory::read(partial).map_err(|error| failed(error.to_string()))?;
+        let (package, told, fresh) = (Arc::clone(package), Vec::new(), Vec::new());
+        Ok(Self { package, directory, attached: 0, others: 0, unlisted: 0, flawed: 0, told, fresh })
+    }
+
+    fn flaw(&mut self, uri: &str, why: &str) {
+        self.flawed += 1;
+        if self.told.len() < MOST_TOLD {
+            self.told.push(format!("{uri}: its member in {} is not used: {why}", self.package.url));
+        }
+    }
+
+    /// The member of an entry, if it has one that can be used.
+    fn member(&mut self, entry: &Entry, record: &Record) -> Option<MemberRow> {
+        let Some(path) = entry.md.get("path") else {
+            self.flaw(&record.uri, "the manifest has no path for it");
+            return None;
+        };
+        let member = match self.directory.find(path) {
+            Found::Member(member) => member,
+            Found::Missing => {
+                self.flaw(&record.uri, &format!("the manifest names {path}, which is not in the package"));
+                return None;
+            }
+            Found::Refused(why) => {
+                self.flaw(&record.uri, why);
+                return None;
+            }
+        };
+        if let Some(size) = record.size.filter(|size| *size != member.size) {
+            let why = format!("it has {} bytes where the manifest says {size}", member.size);
+            self.flaw(&record.uri, &why);
+            return None;
+        }
+        Some(self.row(&member))
+    }
+
+    /// As the catalog has it.
+    fn row(&self, member: &Member) -> MemberRow {
+        MemberRow {
+            version: 0,
+            package: self.package.id,
+            header: member.header,
+            compressed: member.compressed,
+            size: member.size,
+            crc: member.crc,
+            name_length: member.name_length,
+            deflated: member.method == Method::Deflated,
+            hashes: None,
+            coded: false,
+            state: MemberState::Unseen,
+            epoch: self.package.epoch,
+        }
+    }
+
+    /// Of a manifest that the tree is made from: gives the version that its entry came to its member.
+    pub(super) fn give(
+        &mut self,
+        transaction: &Transaction<'_>,
+        entry: &Entry,
+        record: &Record,
+        version: i64,
+    ) -> Result<(), CatalogError> {
+        let Some(member) = self.member(entry, record) else { return Ok(()) };
+        let attached = transaction.attach(version, record, &member)?;
+        self.count(attached, member, record);
+        Ok(())
+    }
+
+    /// Of the manifest of a Change Dump: gives the version that a change made its member, be it new or known.
+    pub(super) fn give_change(
+        &mut self,
+        transaction: &Transaction<'_>,
+        entry: &Entry,
+        record: &Record,
+        version: i64,
+    ) -> Result<(), CatalogError> {
+        let mut patched = false;
+        for link in entry.links.iter().filter(|link| link.is(PATCH)) {
+            let (Some(path), Some(media)) = (link.0.get("path"), link.0.get("type")) else { continue };
+            match self.directory.find(path) {
+                Found::Member(member) => {
+                    transaction.attach_patch(version, media, &self.row(&member))?;
+                    patched = true;
+                }
+                Found::Missing => {
+                    self.flaw(&record.uri, &format!("the manifest names a patch {path}, which is not in the package"));
+                }
+                Found::Refused(why) => self.flaw(&record.uri, why),
+            }
+        }
+        if patched && entry.md.get("path").is_none() {
+            return Ok(());
+        }
+        let Some(mut member) = self.member(entry, record) else { return Ok(()) };
+        // The version may come from a list that says less.
+        member.hashes = Some(record.hashes.clone()).filter(|hashes| !hashes.is_empty());
+        let attached = transaction.attach(version, record, &member)?;
+        self.count(attached, member, record);
+        Ok(())
+    }
+
+    fn count(&mut self, attached: Attached, member: MemberRow, record: &Record) {
+        match attached {
+            Attached::New(version) => {
+                self.attached += 1;
+                if self.fresh.len() < MOST_FRESH && !record.coded {
+                    let member = MemberRow { version, ..member };
+                    self.fresh.push(UnseenMember { member, length: record.size, hashes: record.hashes.clone() });
+                }
+            }
+            Attached::Yes => self.attached += 1,
+            Attached::Other => self.others += 1,
+            Attached::NotListed => self.unlisted += 1,
+        }
+    }
+
+    /// Of a manifest beside a list: gives the listed version its member, if both say the same of it.
+    fn give_listed(
+        &mut self,
+        transaction: &mut Transaction<'_>,
+        directory: i64,
+        entry: &Entry,
+        record: &Record,
+        length_suffices: bool,
+    ) -> Result<(), CatalogError> {
+        let Some(member) = self.member(entry, record) else { return Ok(()) };
+        let attached = transaction.attach_to_listed(directory, record, &member, length_suffices)?;
+        self.count(attached, member, record);
+        Ok(())
+    }
+
+    /// Says what did not fit, and notes that the package has been gone through.
+    pub(super) fn finish(mut self, transaction: &Transaction<'_>, status: &Status) -> Result<Fresh, CatalogError> {
+        let url = &self.package.url;
+        self.told.iter().for_each(|told| status.error(told));
+        if self.flawed > self.told.len() as u64 {
+            status.error(&format!("{url}: {} more of its members are not used", self.flawed - self.told.len() as u64));
+        }
+        if let Some(why) = &self.directory.broken {
+            status.error(&format!("{url}: {why}"));
+        }
+        // The manifest does not name itself.
+        self.directory.find(MANIFEST);
+        match self.directory.unused() {
+            0 => {}
+            1 => status.warning(&format!("{url}: it has a member that its manifest does not name")),
+            unused => status.warning(&format!("{url}: it has {unused} members that its manifest does not name")),
+        }
+        if self.others > 0 {
+            tracing::info!(url, others = self.others, "members are of other versions than those listed");
+        }
+        if self.unlisted > 0 {
+            tracing::info!(url, unlisted = self.unlisted, "members are of resources that are not listed");
+        }
+        tracing::debug!(url, attached = self.attached, "members attached");
+        transaction.package_indexed(self.package.id)?;
+        Ok(Fresh { package: self.package, members: self.fresh })
+    }
+}
+
+/// Gives the versions of the tree the members of a package as their content, where its manifest says the
+/// same of them as the list does.
+pub(super) fn beside_list(
+    transaction: &mut Transaction<'_>,
+    mapper: &Mapper,
+    status: &Status,
+    directory: i64,
+    document: &Spooled,
+    length_suffices: bool,
+) -> Result<Option<Fresh>, CatalogError> {
+    let Some(package) = &document.package else { return Ok(None) };
+    let mut attacher = match Attacher::new(package) {
+        Ok(attacher) => attacher,
+        Err(error) => {
+            status.error(&error.to_string());
+            return Ok(None);
+        }
+    };
+    let file = std::fs::File::open(&document.path).map_err(|error| CatalogError::io(&document.path, error))?;
+    let url = format!("{} ({MANIFEST})", document.row.url);
+    let at = document.row.at.unwrap_or_else(Datetime::now);
+    let mut reader = match Reader::open(&file, &url, Limits::default()) {
+        Ok(reader) => reader,
+        Err(error) => {
+            status.error(&error.to_string());
+            return Ok(None);
+        }
+    };
+    loop {
+        let entry = match reader.next() {
+            Ok(Some(entry)) => entry,
+            Ok(None) => break,
+            Err(error) => {
+                status.error(&format!("{error}; the members that it names before that are used"));
+                break;
+            }
+        };
+        let facts = Facts::of_entry(&entry, reader.warnings_mut());
+        let Some(record) = lists::record(mapper, &document.base, &entry, &facts, at, reader.warnings_mut()) else {
+            continue;
+        };
+        attacher.give_listed(transaction, directory, &entry, &record, length_suffices)?;
+    }
+    for warning in reader.warnings().lines() {
+        status.warning(&format!("{url}: {warning}"));
+    }
+    attacher.finish(transaction, status).map(Some)
+}
