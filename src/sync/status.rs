@@ -21,10 +21,26 @@ struct Inner {
     errors: VecDeque<Trouble>,
     error_count: u64,
     warnings: VecDeque<String>,
+    /// Those of the sync before the one that is under way: what they were about may not be read anew.
+    before: VecDeque<String>,
     away: bool,
     synced: Option<Datetime>,
     began: Option<Instant>,
     rate: Rate,
+}
+
+impl Inner {
+    /// What was odd before is said no more if documents were read anew.
+    fn settle_warnings(&mut self) {
+        let before = std::mem::take(&mut self.before);
+        if self.progress.document_bytes == 0 {
+            let new: Vec<String> = self.warnings.drain(..).filter(|warning| !before.contains(warning)).collect();
+            self.warnings = before;
+            self.warnings.extend(new);
+            let more = self.warnings.len().saturating_sub(MOST_ERRORS);
+            self.warnings.drain(..more);
+        }
+    }
 }
 
 /// How fast packages come.
@@ -160,12 +176,14 @@ impl Status {
                 ..Progress::default()
             };
             inner.began = Some(Instant::now());
-            inner.warnings.clear();
+            let last = std::mem::take(&mut inner.warnings);
+            inner.before.extend(last);
         });
     }
 
     pub(super) fn ended(&self, well: bool, away: bool) {
         self.with(|inner| {
+            inner.settle_warnings();
             if well {
                 inner.synced = Some(Datetime::now());
             }
@@ -178,6 +196,7 @@ impl Status {
     /// Something else than a sync has ended.
     pub(super) fn finished(&self) {
         self.with(|inner| {
+            inner.settle_warnings();
             inner.progress.phase = "idle";
             inner.began = None;
         });
@@ -229,9 +248,9 @@ impl Status {
         self.with(|inner| (inner.errors.iter().cloned().collect(), inner.error_count))
     }
 
-    /// What was odd in the last sync.
+    /// What was odd in the last sync that read documents, and since.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
-        self.with(|inner| inner.warnings.iter().cloned().collect())
+        self.with(|inner| inner.before.iter().chain(&inner.warnings).cloned().collect())
     }
 }
