@@ -67,9 +67,10 @@ type Done = Result<(), Stop>;
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
     std::panic::set_hook(Box::new(|panic| {
         let text = panic.to_string();
-        // Whoever reads us has seen enough: that is no bug.
         if text.contains("failed printing to std") {
-            std::process::exit(i32::from(exit::OK));
+            // Whoever reads us has seen enough; but a disk that is full is a failure.
+            let enough = text.contains("Broken pipe");
+            std::process::exit(i32::from(if enough { exit::OK } else { exit::FAILED }));
         }
         eprintln!("resourcesync: this is a bug: {text}");
     }));

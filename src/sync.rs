@@ -210,6 +210,10 @@ pub struct Summary {
 }
 
 impl Summary {
+    fn changed(&self) -> bool {
+        self.added + self.updated + self.deleted > 0
+    }
+
     fn add(&mut self, part: &Self) {
         self.added += part.added;
         self.updated += part.updated;
@@ -237,6 +241,8 @@ pub struct Engine {
     poll: watch::Sender<Option<Duration>>,
     /// A sync has ended.
     synced: watch::Sender<()>,
+    /// What is wanted ahead of use may be something else than before.
+    wanted: watch::Sender<()>,
     /// How many members had been looked at when that was last reported.
     reported: AtomicU64,
     /// Who found bytes that are not what they should be. Held by whoever follows the Source.
@@ -312,6 +318,7 @@ impl Engine {
         Ok(Arc::new(Self {
             poll: watch::Sender::new(config.poll),
             synced: watch::Sender::new(()),
+            wanted: watch::Sender::new(()),
             reported: AtomicU64::new(0),
             doubts: tokio::sync::Mutex::new(doubts),
             config,
@@ -385,12 +392,17 @@ impl Engine {
             return Err(SyncError::Unfit("the mount is offline (-o offline); the Source is left alone".to_owned()));
         }
         self.status.began();
+        // Nothing else is wanted ahead of use after a poll that found nothing.
+        let asked = !matches!(trigger, Trigger::Poll | Trigger::Doubt);
         let sync = std::panic::AssertUnwindSafe(sets::sync(self, trigger));
         let result = futures_util::FutureExt::catch_unwind(sync).await;
         let result = result.unwrap_or_else(|_| Err(SyncError::Unfit("a bug ended the sync; see the log".to_owned())));
         let away = matches!(&result, Err(error) if error.is_away());
         self.status.ended(result.is_ok(), away);
         self.synced.send_replace(());
+        if asked || result.as_ref().is_ok_and(Summary::changed) {
+            self.wanted.send_replace(());
+        }
         if result.is_ok() {
             self.ledger.told().await;
         }
@@ -407,26 +419,17 @@ impl Engine {
     /// # Errors
     /// If the Source or the cache cannot be read.
     pub async fn audit(self: &Arc<Self>, content: bool, repair: bool) -> Result<Audit, SyncError> {
-        let _turn = self.turn.lock().await;
         if self.config.offline {
             return Err(SyncError::Unfit(
                 "the mount is offline (-o offline); there are no lists to compare with".to_owned(),
             ));
         }
-        self.status.began();
-        let work = async {
-            let found = audit::audit(self, content, repair).await?;
-            if !repair || found.in_sync() {
-                return Ok(found);
-            }
-            audit::repair(self).await?;
-            self.ledger.told().await;
-            audit::audit(self, content, false).await
-        };
-        let result: Result<Audit, SyncError> = work.await;
-        self.status.finished();
-        self.synced.send_replace(());
-        result
+        let found = audit::audit(self, content, repair).await?;
+        if !repair || found.in_sync() {
+            return Ok(found);
+        }
+        self.sync(Trigger::Repair).await?;
+        audit::audit(self, content, false).await
     }
 
     /// Changes what can be changed while running.
@@ -484,17 +487,17 @@ impl Engine {
     }
 
     /// Brings the packages here that the tree is made from, and looks at all their members; with
-    /// `content=all`, fetches what is missing then. After each sync, whoever asked for it; what failed
-    /// is tried again, ever later. Runs until it is dropped.
+    /// `content=all`, fetches what is missing then. After each sync that changed something or that somebody
+    /// asked for; what failed is tried again, ever later. Runs until it is dropped.
     pub async fn fetch_ahead(self: &Arc<Self>) {
-        let mut synced = self.synced.subscribe();
+        let mut wanted = self.wanted.subscribe();
         let mut retry = AGAIN;
         loop {
-            synced.mark_unchanged();
+            wanted.mark_unchanged();
             let brought = tokio::select! {
                 brought = self.bring_all() => brought,
                 // What goes on goes on; what is wanted now may be something else.
-                _ = synced.changed() => continue,
+                _ = wanted.changed() => continue,
             };
             let left = match brought {
                 Ok(left) => left,
@@ -506,7 +509,7 @@ impl Engine {
             let again = (left > 0).then(|| Instant::now() + retry);
             tokio::select! {
                 () = until(again) => retry = (retry * 2).min(AT_LAST),
-                _ = synced.changed() => retry = AGAIN,
+                _ = wanted.changed() => retry = AGAIN,
             }
         }
     }

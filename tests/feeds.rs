@@ -262,3 +262,28 @@ fn an_audit_writes_nothing_whatever_it_finds() {
     assert!(output.status.code() == Some(1) && text(&output).contains("not all could be read"), "{}", text(&output));
     assert_eq!(states(), ["complete", "complete"]);
 }
+
+#[test]
+fn a_list_that_is_written_twice_within_a_second_is_read_twice() {
+    // Of its editions the server knows nothing but the second, as many do.
+    let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+    let publish = |source: &Source, entries: &str| {
+        let list = change_list(Some(0), None, "", entries);
+        let now = httpdate::fmt_http_date(std::time::SystemTime::now());
+        source.server.on("/changelist.xml", move |request| {
+            match request.header("if-modified-since") == Some(now.as_str()) {
+                true => Reply::status(304).with("Date", &now),
+                false => Reply::ok(list.as_str()).with("Last-Modified", &now).with("Date", &now),
+            }
+        });
+    };
+    publish(&source, "");
+    let mirror = mounted(&source);
+    let mut entries = String::new();
+    for second in 10..14 {
+        entries += &source.does("updated", "/a", second, &format!("at {second}"));
+        publish(&source, &entries);
+        mirror.refreshed();
+        agrees(&mirror, &source);
+    }
+}

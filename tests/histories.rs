@@ -57,7 +57,7 @@ impl Teller {
             Manner::Full => change(&url, one.kind, &(time + &facts)),
             Manner::Dated => change(&url, one.kind, &time),
             Manner::Hashed => change(&url, one.kind, &facts),
-            Manner::Mixed if one.second % 3 == 0 => change(&url, one.kind, &facts),
+            Manner::Mixed if one.second.is_multiple_of(3) => change(&url, one.kind, &facts),
             Manner::Mixed => change(&url, one.kind, &(time + &facts)),
             Manner::Backwards => {
                 change(&url, one.kind, "").replace("</loc>", &format!("</loc><lastmod>{}</lastmod>", at(one.second)))

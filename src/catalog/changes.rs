@@ -102,6 +102,9 @@ pub(super) struct Names {
     pub(super) in_directory: i64,
 }
 
+/// The names of a resource, and the one that has its current version, with that.
+type Found = (Names, Option<(i64, i64)>);
+
 /// The current version of a resource, as far as a change is compared with it.
 struct Current {
     id: i64,
@@ -199,7 +202,7 @@ impl Transaction<'_> {
     }
 
     /// The names of a resource that is, or was, in the tree; and which of them has its current version.
-    fn resource(&mut self, directory: i64, record: &Record) -> Result<Option<(Names, Option<(i64, i64)>)>> {
+    fn resource(&mut self, directory: i64, record: &Record) -> Result<Option<Found>> {
         let Some((name, above)) = record.path.names.split_last() else { return Ok(None) };
         let Some(row) = self.find(directory, above, name)? else { return Ok(None) };
         let inner = match row.version {

@@ -31,7 +31,7 @@ pub struct Beginning {
 impl Beginning {
     const LENGTH: usize = 40;
 
-    fn to_bytes(&self) -> [u8; Self::LENGTH] {
+    fn to_bytes(self) -> [u8; Self::LENGTH] {
         let mut bytes = [0; Self::LENGTH];
         bytes[..8].copy_from_slice(&self.entries.to_le_bytes());
         bytes[8..].copy_from_slice(&self.digest);
@@ -265,7 +265,7 @@ impl Transaction<'_> {
                 feed.last_modified,
                 feed.above,
                 feed.cursor.map(Datetime::nanos),
-                feed.read.iter().flat_map(Beginning::to_bytes).collect::<Vec<u8>>(),
+                feed.read.iter().copied().flat_map(Beginning::to_bytes).collect::<Vec<u8>>(),
                 feed.failure,
                 feed.closed
             ])?;

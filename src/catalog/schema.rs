@@ -136,6 +136,7 @@ const STEPS: [&str; 3] = ["
     ALTER TABLE version ADD COLUMN came INTEGER;    -- the sync that brought it, but for a set's first
     ALTER TABLE version ADD COLUMN went INTEGER;    -- the sync in which its resource went
     CREATE INDEX version_past ON version (name, begin, id) WHERE until IS NOT NULL;
+    CREATE INDEX version_gone ON version (name, until) WHERE gone IS NOT NULL;
     CREATE INDEX version_came ON version (came) WHERE came IS NOT NULL;
     CREATE INDEX version_went ON version (went) WHERE went IS NOT NULL;
 

@@ -1,5 +1,6 @@
 //! `resourcesync audit`: the mirror beside what its Source lists.
 
+use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -25,10 +26,14 @@ pub(super) fn run(directory: &Path, content: bool, repair: bool, json: bool) -> 
     bar.finish_and_clear();
     said?;
     let report = report.ok_or_else(|| Stop::failed("the daemon did not say what it found"))?;
-    if json {
-        println!("{}", serde_json::to_string_pretty(&report).unwrap_or_default());
-    } else {
-        print!("{}", text(&mounted.directory, &report, repair));
+    let said = match json {
+        true => serde_json::to_string_pretty(&report).unwrap_or_default() + "\n",
+        false => text(&mounted.directory, &report, repair),
+    };
+    match std::io::stdout().lock().write_all(said.as_bytes()) {
+        // Whoever reads us may have seen enough; the exit status is what was found all the same.
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => return Err(Stop::failed(error)),
+        _ => {}
     }
     match report.in_sync {
         true => Ok(()),
@@ -96,8 +101,15 @@ fn text(directory: &Path, report: &AuditReport, repaired: bool) -> String {
     for unread in report.unread.iter().take(MOST_SHOWN) {
         text.push_str(&format!("  {} {unread}\n", show::paint("31", "unread  ")));
     }
+    if counts.extra > 0 && repaired {
+        text.push_str(&format!(
+            "what a list leaves out stays while it is more than half; to let it go: resourcesync refresh --accept-deletions {}\n",
+            directory.display()
+        ));
+    }
     if !report.in_sync && !repaired {
-        text.push_str(&format!("to repair it: resourcesync audit --repair {}\n", directory.display()));
+        let content = if counts.corrupt > 0 { "--content " } else { "" };
+        text.push_str(&format!("to repair it: resourcesync audit {content}--repair {}\n", directory.display()));
     }
     text
 }

@@ -77,7 +77,7 @@ enum Command {
     /// Show the versions of a resource, or what changed in a mount, newest first
     #[command(
         after_help = "A change is A (created), M (updated) or D (deleted), with its time by the Source's clock; a sync has the \
-                            time of this machine, which is what --since speaks of. A mount's first sync lists no changes."
+                            time of this machine, which is what --since speaks of; of one resource it speaks of the Source's. A mount's first sync lists no changes, and no sync more than 200,000."
     )]
     Log {
         /// A resource, also one that is gone, or a directory in a mount

@@ -12,6 +12,7 @@ use tokio::net::{UnixListener, unix::OwnedWriteHalf};
 
 use super::messages::{Progress, Request, Response};
 use super::{Stop, audit, log, mounts, options, report, show};
+use crate::catalog::SetState;
 use crate::sync::{Engine, Trigger};
 
 const SOCKET: &str = "control";
@@ -115,7 +116,14 @@ async fn refresh(engine: &Arc<Engine>, accept_deletions: bool, to: &mut OwnedWri
         }
     };
     match result {
-        Ok(Ok(summary)) => Response::Done { text: summary_text(&summary) },
+        Ok(Ok(summary)) => {
+            let mut text = summary_text(&summary);
+            let sets = engine.sets().unwrap_or_default();
+            if let Some(set) = sets.iter().find(|set| set.state == SetState::Gap) {
+                text.push_str(&format!("; the state is {}, see `resourcesync status`", set.state.name()));
+            }
+            Response::Done { text }
+        }
         Ok(Err(error)) => Response::Failed { error: error.to_string() },
         Err(error) => Response::Failed { error: error.to_string() },
     }

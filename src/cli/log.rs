@@ -14,13 +14,16 @@ pub(super) fn run(path: &Path, since: Option<&str>, json: bool) -> Done {
     let since = since.map(moment).transpose()?.map(|moment| moment.to_string());
     let (mounted, below) = control::place_once(path)?;
     let mut told = Told { json, entries: 0 };
-    control::ask(&mounted.directory, &Request::Log { path: below, since }, |response| match response {
+    let asked = control::ask(&mounted.directory, &Request::Log { path: below, since }, |response| match response {
         Response::Sync(sync) => told.entry(sync, &sync_text(sync)),
         Response::Version(version) => told.entry(version, &version_text(version)),
         _ => {}
-    })?;
-    told.end();
-    Ok(())
+    });
+    // A list that was begun is ended in any case.
+    if asked.is_ok() || told.entries > 0 {
+        told.end();
+    }
+    asked.map(|_| ())
 }
 
 /// Prints entries as they come.
@@ -119,7 +122,7 @@ fn moment(text: &str) -> Result<Datetime, Stop> {
 }
 
 /// The most changes that are told of one sync.
-const MOST_CHANGES: usize = 1_000_000;
+const MOST_CHANGES: usize = 200_000;
 
 /// Answers for the daemon.
 pub(super) async fn tell(engine: &Arc<Engine>, path: &str, since: Option<&str>, to: &mut OwnedWriteHalf) -> Response {
@@ -142,7 +145,10 @@ async fn entries(engine: &Arc<Engine>, path: &str, since: Option<&str>, to: &mut
     };
     let text = |moment: Datetime| moment.to_string();
     if !versions.is_empty() {
-        for version in versions.into_iter().filter(|version| since.is_none_or(|since| version.begin >= since)) {
+        for version in versions.into_iter().filter(|version| {
+            // By the Source's clock: when it came, or went.
+            since.is_none_or(|since| version.begin >= since || version.until.is_some_and(|until| until >= since))
+        }) {
             let entry = VersionEntry {
                 change: version.how.map(|how| how.kind().name().to_owned()),
                 begin: text(version.begin),
@@ -177,14 +183,13 @@ async fn entries(engine: &Arc<Engine>, path: &str, since: Option<&str>, to: &mut
         if changes.is_empty() && !path.is_empty() {
             continue;
         }
-        let entry = SyncEntry {
-            time: text(sync.time),
-            from: sync.how,
-            added: sync.added,
-            updated: sync.updated,
-            deleted: sync.deleted,
-            changes,
+        // Of a directory, what is told is what happened there.
+        let count = |kind: &str| changes.iter().filter(|change| change.change == kind).count() as u64;
+        let (added, updated, deleted) = match path.is_empty() {
+            true => (sync.added, sync.updated, sync.deleted),
+            false => (count("created"), count("updated"), count("deleted")),
         };
+        let entry = SyncEntry { time: text(sync.time), from: sync.how, added, updated, deleted, changes };
         control::say(to, &Response::Sync(entry)).await;
     }
     Ok(())

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use super::content::expected;
 use super::lists::{self, Lists, Spooled};
 use super::members::{Flaw, archived};
-use super::{Engine, SyncError, Trigger, dumps, packed, sets};
-use crate::catalog::{CatalogError, Compared, Comparison, Difference, Looked, MemberState, SetRow};
+use super::{Engine, SyncError, dumps, packed, sets};
+use crate::catalog::{CatalogError, Compared, Comparison, Difference, Looked, MemberState, SetRow, SetState};
 use crate::document::{Capability, Facts, Limits, Reader};
 use crate::source::FoundSet;
 
@@ -66,7 +66,7 @@ pub struct Audit {
     pub corrupt: Findings,
     /// Files and bytes of content that were looked at.
     pub checked: (u64, u64),
-    /// What could not be read: then nothing is said of what it would list.
+    /// What could not be read, now or by the last sync: then nothing is said of what it would list.
     pub unread: Vec<String>,
 }
 
@@ -83,6 +83,13 @@ impl Audit {
 /// hashes. Content that is corrupt is let go if `repair` says so.
 pub(super) async fn audit(engine: &Arc<Engine>, content: bool, repair: bool) -> Result<Audit, SyncError> {
     let mut audit = Audit::default();
+    engine.status().phase("comparing");
+    let result = look(engine, content, repair, &mut audit).await;
+    engine.status().phase("idle");
+    result.map(|()| audit)
+}
+
+async fn look(engine: &Arc<Engine>, content: bool, repair: bool, audit: &mut Audit) -> Result<(), SyncError> {
     let found = engine.discover().await?;
     audit.unread.extend(found.warnings.iter().filter(|_| !found.complete).cloned());
     for (row, set) in sets::matched(engine, engine.sets()?, &found) {
@@ -90,37 +97,39 @@ pub(super) async fn audit(engine: &Arc<Engine>, content: bool, repair: bool) -> 
             audit.unread.push(format!("{}: the Source does not offer this set, or it could not be read", row.key));
             continue;
         };
+        if row.state != SetState::Complete {
+            audit.unread.push(format!(
+                "{}: its state is {}; `resourcesync status` says why",
+                row.key,
+                row.state.name()
+            ));
+        }
+        for feed in engine.readers.ask(|reader| reader.feeds(row.id))? {
+            audit.unread.extend(feed.failure);
+        }
         let lists = bring(engine, &row, set).await?;
         audit.unread.extend(lists.failed.iter().map(ToString::to_string));
-        engine.status().phase("comparing");
-        let own = Arc::clone(engine);
-        let work = tokio::task::spawn_blocking(move || compare(&own, &row, lists, audit));
-        audit = work.await.map_err(|error| SyncError::Cache(error.to_string()))??;
+        // While lists come, syncs go on; while they are compared, the tree stands still.
+        let _turn = engine.turn.lock().await;
+        let (own, so_far) = (Arc::clone(engine), std::mem::take(audit));
+        let work = tokio::task::spawn_blocking(move || compare(&own, &row, lists, so_far));
+        *audit = work.await.map_err(|error| SyncError::Cache(error.to_string()))??;
     }
     if content {
         engine.status().phase("checking content");
-        let own = Arc::clone(engine);
-        let work = tokio::task::spawn_blocking(move || check(&own, audit));
+        let (own, so_far) = (Arc::clone(engine), std::mem::take(audit));
+        let work = tokio::task::spawn_blocking(move || check(&own, so_far));
         let (checked, damage) = work.await.map_err(|error| SyncError::Cache(error.to_string()))??;
-        audit = checked;
+        *audit = checked;
         if repair {
             mend(engine, damage).await?;
         }
     }
-    Ok(audit)
-}
-
-/// Brings in step what an audit found: reads every list whole.
-pub(super) async fn repair(engine: &Arc<Engine>) -> Result<(), SyncError> {
-    for set in engine.sets()? {
-        engine.ledger.write(move |transaction| transaction.forget_validators(set.id)).await?;
-    }
-    sets::sync(engine, Trigger::Repair).await.map(|_| ())
+    Ok(())
 }
 
 /// The lists of a set as they are now, whether they changed or not: Resource Lists, or else manifests.
 async fn bring(engine: &Arc<Engine>, set: &SetRow, found: &FoundSet) -> Result<Lists, SyncError> {
-    engine.status().phase("reading lists");
     let urls = found.urls(Capability::ResourceList);
     if !urls.is_empty() {
         return Ok(lists::bring(&engine.bringer(Capability::ResourceList), &urls, &[]).await);

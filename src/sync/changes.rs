@@ -51,7 +51,6 @@ struct Left {
 }
 
 /// Brings a set in step with what its Source says has changed.
-///
 pub(super) async fn bring(
     engine: &Arc<Engine>,
     set: &SetRow,

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
 use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -99,6 +100,8 @@ pub(super) struct Contents {
     doubts: mpsc::UnboundedSender<Doubt>,
     /// Versions that no patch made.
     pub(super) unpatchable: Mutex<LruCache<i64, ()>>,
+    /// How far the fetching of what is missing has come.
+    reached: AtomicI64,
     /// The turn of applying a patch.
     pub(super) patching: Arc<Semaphore>,
     flights: Mutex<HashMap<i64, Arc<Flight>>>,
@@ -136,6 +139,7 @@ impl Contents {
             packages: Arc::clone(packages),
             doubts,
             unpatchable: Mutex::new(LruCache::new(capacity(10_000))),
+            reached: AtomicI64::new(0),
             patching: Arc::new(Semaphore::new(1)),
             flights: Mutex::new(HashMap::new()),
             failures: Mutex::new(LruCache::new(capacity(10_000))),
@@ -514,14 +518,24 @@ impl Contents {
             progress.phase = "fetching content";
             (progress.to_fetch, progress.fetched, progress.failed) = (to_fetch, 0, 0);
         });
-        let (mut after, mut failed) = (0, 0);
+        // A pass that was broken off goes on where it was: what hangs at its beginning keeps no other waiting.
+        let begun = self.reached.load(Ordering::Acquire).min(upto);
+        let (mut after, mut end, mut failed) = (begun, upto, 0);
         let result = loop {
-            let page = match self.readers.ask(|reader| reader.missing(after, upto, PAGE)) {
+            let page = match self.readers.ask(|reader| reader.missing(after, end, PAGE)) {
                 Ok(page) => page,
                 Err(error) => break Err(error.into()),
             };
-            let Some(last) = page.last() else { break Ok(failed) };
+            let Some(last) = page.last() else {
+                if end == upto && begun > 0 {
+                    (after, end) = (0, begun);
+                    continue;
+                }
+                self.reached.store(0, Ordering::Release);
+                break Ok(failed);
+            };
             after = *last;
+            self.reached.store(after, Ordering::Release);
             self.many(page, |result| {
                 failed += u64::from(result.is_err());
                 self.status.update(|progress| {

@@ -265,7 +265,11 @@ impl Bringer {
             hasher.update(&chunk);
             file.write_all(&chunk).map_err(disk)?;
         }
-        let (url, validators) = (answer.url.clone(), answer.validators());
+        let (url, mut validators) = (answer.url.clone(), answer.validators());
+        if validators.etag.is_none() && !validators.settled {
+            // Written just now, it may be written again within the same second.
+            validators.last_modified = None;
+        }
         Ok(Some(Body { file, url, validators, digest: hasher.finalize().into() }))
     }
 

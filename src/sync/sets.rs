@@ -35,6 +35,12 @@ struct How {
 pub(super) async fn sync(engine: &Arc<Engine>, trigger: Trigger) -> Result<Summary, SyncError> {
     let accept_deletions = matches!(trigger, Trigger::Refresh { accept_deletions: true });
     let lists = accept_deletions || matches!(trigger, Trigger::Repair);
+    if matches!(trigger, Trigger::Repair) {
+        // Every list is read whole.
+        for set in engine.sets()? {
+            engine.ledger.write(move |transaction| transaction.forget_validators(set.id)).await?;
+        }
+    }
     if let Some(chosen) = remembered(engine, &trigger).await? {
         match all(engine, chosen, How::default(), true).await {
             Ok(Some(summary)) => return Ok(summary),

@@ -193,15 +193,6 @@ impl Status {
         });
     }
 
-    /// Something else than a sync has ended.
-    pub(super) fn finished(&self) {
-        self.with(|inner| {
-            inner.settle_warnings();
-            inner.progress.phase = "idle";
-            inner.began = None;
-        });
-    }
-
     /// Bytes of a package came.
     pub(super) fn came(&self, bytes: u64) {
         self.with(|inner| {
