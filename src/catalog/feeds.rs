@@ -272,6 +272,16 @@ impl Transaction<'_> {
         Ok(())
     }
 
+    /// The tree was made anew: what its feeds tell is read again, whether it has changed or not.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn reread_feeds(&self, rset: i64) -> Result<()> {
+        self.connection()
+            .execute("UPDATE feed SET etag = NULL, last_modified = NULL, read = x'' WHERE rset = ?1", [rset])?;
+        Ok(())
+    }
+
     /// Forgets the feeds of a set that are at none of these roots.
     ///
     /// # Errors

@@ -194,6 +194,8 @@ fn apply(
     transaction.finish_set(set.id, &SyncResult { state, cursor: from, at: cursor, held, held_edition })?;
     let tally = Tally { added: summary.added, updated: summary.updated, deleted: summary.deleted, ..Tally::default() };
     if tally.changed() {
+        // In the same step: whatever ends this process, what changed since these lists is told again.
+        transaction.reread_feeds(set.id)?;
         transaction.end_sync(set.id, if from_dump { "resourcedump" } else { "resourcelist" }, &tally)?;
     }
     let applied = Applied { recent: transaction.recent(), fresh };
