@@ -524,43 +524,82 @@ fn deletions_that_are_told_are_believed_however_many() {
 }
 
 #[test]
-fn what_the_field_publishes_as_changes_is_understood() {
-    // Hyrax: newest first, lastmod alone, never deleted, `from` the oldest change, no length and no hash.
+fn hyrax_lists_newest_first_with_lastmod_alone() {
+    // Never deleted, `from` the oldest change, no length and no hash, cached for a week.
     let mut source = Source::start(&[("/a", "a")], &["changelist"]);
-    let hyrax = |entries: &[(&str, u64, &str)]| -> String {
+    let publish = |source: &Source, entries: &[(&str, u64, &str)]| {
         let entry = |path: &str, second: u64, kind: &str| {
             change(&source.url(path), kind, "").replace("</loc>", &format!("</loc><lastmod>{}</lastmod>", at(second)))
         };
-        entries.iter().rev().map(|(path, second, kind)| entry(path, *second, kind)).collect()
+        let entries: String = entries.iter().rev().map(|(path, second, kind)| entry(path, *second, kind)).collect();
+        let list = change_list(Some(0), None, &link("up", "http://localhost/no-such-thing"), &entries);
+        source
+            .server
+            .on("/changelist.xml", move |_| Reply::ok(list.as_str()).with("Cache-Control", "max-age=604800, public"));
     };
-    let (one, two) = (
-        hyrax(&[("/w/1", 5, "created"), ("/w/1", 10, "updated")]),
-        hyrax(&[("/w/1", 5, "created"), ("/w/1", 10, "updated"), ("/a", 20, "updated")]),
-    );
     source.put("/w/1", b"work");
-    source.server.file("/changelist.xml", change_list(Some(0), None, "", &one));
+    publish(&source, &[("/w/1", 5, "created"), ("/w/1", 10, "updated")]);
     let mirror = mounted(&source);
     assert_eq!(versions(&mirror), 3);
     source.put("/a", b"a, anew");
-    source.server.file("/changelist.xml", change_list(Some(0), None, "", &two));
+    publish(&source, &[("/w/1", 5, "created"), ("/w/1", 10, "updated"), ("/a", 20, "updated")]);
     mirror.refreshed();
     agrees(&mirror, &source);
     assert_eq!(versions(&mirror), 4);
-    // DSpace: a deleted entry carries no time and names what was never listed; times without a zone.
+}
+
+#[test]
+fn dspace_deletes_without_a_time_what_was_never_listed() {
     let mut source = Source::start(&[("/a", "a"), ("/b", "b")], &["changelist"]);
     source.changes("");
     let mirror = mounted(&source);
-    let entries = source.does("created", "/c", 10, "c").replace('Z', "")
+    let entries = source.does("created", "/c", 10, "c")
         + &change(&source.url("/handle/never-listed"), "deleted", "")
-        + &source.does("updated", "/b", 20, "b, anew").replace("Z\"", ".5Z\"");
+        + &source.does("updated", "/b", 20, "b, anew");
     source.changes(&entries);
+    for _ in 0..2 {
+        mirror.refreshed();
+        agrees(&mirror, &source);
+        assert_eq!(versions(&mirror), 4);
+    }
+}
+
+#[test]
+fn local_time_that_is_labelled_z_does_not_hide_what_comes_after() {
+    // Two hours ahead of the list that says it, and of all that is told with the right time later.
+    let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+    let first = source.does("updated", "/a", 7200, "ahead");
+    source.changes(&first);
+    let mirror = mounted(&source);
+    let second = source.does("updated", "/a", 7210, "still ahead") + &source.does("created", "/b", 7220, "b");
+    source.changes(&(first + &second));
     mirror.refreshed();
     agrees(&mirror, &source);
     assert_eq!(versions(&mirror), 4);
+}
+
+#[test]
+fn times_without_a_zone_and_within_a_second_are_read() {
+    let mut source = Source::start(&[("/a", "a"), ("/b", "b")], &["changelist"]);
+    source.changes("");
+    let mirror = mounted(&source);
+    let entries = source.does("created", "/c", 10, "c").replace("Z\"", "\"")
+        + &source.does("updated", "/b", 20, "first").replace("Z\"", ".25Z\"")
+        + &source.does("updated", "/b", 20, "second").replace("Z\"", ".5Z\"");
+    source.changes(&entries);
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    assert_eq!(versions(&mirror), 5);
     let warnings = mirror.status()["warnings"].to_string();
     assert!(warnings.contains("has no time zone; taken as UTC"), "{warnings}");
-    // One bad entry does not stop the others; one without `change` is an update.
-    let entries = entries
+}
+
+#[test]
+fn one_bad_entry_does_not_stop_the_others_and_a_bad_value_empties_its_field() {
+    let mut source = Source::start(&[("/a", "a"), ("/b", "b")], &["changelist"]);
+    source.changes("");
+    let mirror = mounted(&source);
+    let entries = source.does("updated", "/b", 10, "b, anew")
         + "<url><rs:md change=\"updated\"/></url>"
         + &change(&source.url("/b"), "twisted", &format!("datetime=\"yesterday\" {}", support::facts_of(b"b, anew")))
         + &support::entry(&source.url("/a"), &format!("datetime=\"{}\" {}", at(30), support::facts_of(b"a, anew")));
@@ -568,8 +607,11 @@ fn what_the_field_publishes_as_changes_is_understood() {
     source.changes(&entries);
     mirror.refreshed();
     agrees(&mirror, &source);
-    // A Change List named twice, and one more: the union.
-    let mut source = Source::start(&[("/a", "a"), ("/b", "b")], &["changelist", "changelist", "more"]);
+}
+
+#[test]
+fn a_change_list_that_is_named_twice_counts_once_and_two_are_the_union() {
+    let mut source = Source::start(&[("/a", "a"), ("/b", "b")], &["changelist"]);
     let entries = support::capability(&source.url("/resourcelist.xml"), "resourcelist")
         + &support::capability(&source.url("/changelist.xml"), "changelist").repeat(2)
         + &support::capability(&source.url("/more.xml"), "changelist");
@@ -579,18 +621,35 @@ fn what_the_field_publishes_as_changes_is_understood() {
     source.server.file("/more.xml", change_list(Some(0), None, "", &two));
     let mirror = mounted(&source);
     assert_eq!(versions(&mirror), 3);
-    // An index written as urlset, with relative locations.
-    let index = document(
-        "changelist",
-        &format!("from=\"{}\"", at(0)),
-        "",
-        &support::entry("/own.xml", "capability=\"changelist\""),
-    );
-    let one = one + &source.does("created", "/c", 20, "c");
-    source.server.file("/own.xml", change_list(Some(0), None, "", &one));
-    source.server.file("/changelist.xml", index);
+}
+
+#[test]
+fn an_index_of_changes_may_be_a_urlset_with_relative_locations() {
+    let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+    let own = support::entry("/own.xml", "capability=\"changelist\"");
+    source.server.file("/changelist.xml", document("changelist", &format!("from=\"{}\"", at(0)), "", &own));
+    let first = source.does("updated", "/a", 10, "a, anew");
+    source.server.file("/own.xml", change_list(Some(0), None, "", &first));
+    let mirror = mounted(&source);
+    let second = source.does("created", "/c", 20, "c").replace(&source.url("/c"), "/c");
+    source.server.file("/own.xml", change_list(Some(0), None, "", &(first + &second)));
     mirror.refreshed();
     agrees(&mirror, &source);
+}
+
+#[test]
+fn resources_may_lie_on_another_host_than_the_list_of_their_changes() {
+    let source = Source::start(&[], &["changelist"]);
+    let other = Server::start();
+    let host = other.address();
+    source.changes("");
+    let mirror = mounted(&source);
+    other.file("/paper", "first");
+    source.changes(&told(&other.url("/paper"), "created", 10, b"first"));
+    mirror.refreshed();
+    let path = format!("@{host}/paper");
+    assert_eq!(mirror.files(), [path.clone()]);
+    assert_eq!(mirror.read(&path).unwrap(), b"first");
 }
 
 #[test]
