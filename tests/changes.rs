@@ -648,7 +648,7 @@ fn resources_may_lie_on_another_host_than_the_list_of_their_changes() {
     source.changes(&told(&other.url("/paper"), "created", 10, b"first"));
     mirror.refreshed();
     let path = format!("@{host}/paper");
-    assert_eq!(mirror.files(), [path.clone()]);
+    assert_eq!(mirror.files(), std::slice::from_ref(&path));
     assert_eq!(mirror.read(&path).unwrap(), b"first");
 }
 
