@@ -4,7 +4,7 @@
 
 mod support;
 
-use support::changes::{Source, at, change_index, interval, told};
+use support::changes::{Source, agrees, at, change_index, interval, told};
 use support::dump::{Item, package_with};
 use support::server::{Reply, Request};
 use support::{Mirror, bytes, document, entry, facts_of};
@@ -40,14 +40,6 @@ fn dump(source: &Source, at_path: &str, until: Option<u64>, packages: &[(&str, u
         })
         .collect();
     source.server.file(at_path, document("changedump", &interval(Some(0), until), "", &entries));
-}
-
-fn agrees(mirror: &Mirror, source: &Source) {
-    let paths: Vec<String> = source.now.keys().map(|path| path.trim_start_matches('/').to_owned()).collect();
-    assert_eq!(mirror.files(), paths);
-    for (path, bytes) in &source.now {
-        assert_eq!(mirror.read(path.trim_start_matches('/')).unwrap(), *bytes, "{path}");
-    }
 }
 
 /// Updates all of so many resources at second 10, and returns what a package of them has.

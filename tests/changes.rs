@@ -9,27 +9,12 @@ use std::fs::File;
 use std::io::Read as _;
 use std::time::Duration;
 
-use support::changes::{Source, at, change, change_index, change_list, link, told};
+use support::changes::{Source, agrees, at, change, change_index, change_list, link, mounted, told};
 use support::server::{Reply, Server};
 use support::{Mirror, document, output, run, text};
 
-/// What the mount shows is what the Source has.
-fn agrees(mirror: &Mirror, source: &Source) {
-    let paths: Vec<String> = source.now.keys().map(|path| path.trim_start_matches('/').to_owned()).collect();
-    assert_eq!(mirror.files(), paths);
-    for (path, bytes) in &source.now {
-        assert_eq!(mirror.read(path.trim_start_matches('/')).unwrap(), *bytes, "{path}");
-    }
-}
-
 fn versions(mirror: &Mirror) -> i64 {
     mirror.count("SELECT count(*) FROM version")
-}
-
-fn mounted(source: &Source) -> Mirror {
-    let mirror = Mirror::mount(&source.url("/"), "poll=0");
-    agrees(&mirror, source);
-    mirror
 }
 
 #[test]

@@ -8,24 +8,10 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use support::changes::{Source, at, change, change_index, change_list, interval, link, told};
+use support::changes::{Source, agrees, at, change, change_index, change_list, interval, link, mounted, told};
 use support::dump::{Item, package_with};
 use support::server::Reply;
 use support::{Mirror, capability, document, entry, entry_of, facts_of, resource_list, run, text};
-
-fn agrees(mirror: &Mirror, source: &Source) {
-    let paths: Vec<String> = source.now.keys().map(|path| path.trim_start_matches('/').to_owned()).collect();
-    assert_eq!(mirror.files(), paths);
-    for (path, bytes) in &source.now {
-        assert_eq!(mirror.read(path.trim_start_matches('/')).unwrap(), *bytes, "{path}");
-    }
-}
-
-fn mounted(source: &Source) -> Mirror {
-    let mirror = Mirror::mount(&source.url("/"), "poll=0");
-    agrees(&mirror, source);
-    mirror
-}
 
 /// Reads the lists again, and lets go what they leave out.
 fn accepts(mirror: &Mirror) {

@@ -179,10 +179,8 @@ impl Transaction<'_> {
         {
             // A list told of it before the change did.
             self.connection()
-                .prepare_cached(
-                    "UPDATE version SET change = ?2, begin = ?3, extra = ?4, came = COALESCE(came, ?5) WHERE id = ?1",
-                )?
-                .execute(params![current.id, how.number(), moment, record.extra, self.sync])?;
+                .prepare_cached("UPDATE version SET change = ?2, begin = ?3, extra = ?4 WHERE id = ?1")?
+                .execute(params![current.id, how.number(), moment, record.extra])?;
             return Ok((Changed::Known, Some(current.id)));
         }
         let Some(spot) = self.spot(rset, directory, record)? else { return Ok((Changed::Absent, None)) };

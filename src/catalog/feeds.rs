@@ -192,10 +192,7 @@ impl Writer {
     /// # Errors
     /// If SQLite fails.
     pub fn keep_offers(&mut self, rset: i64, offers: &[Offer]) -> Result<()> {
-        let known = {
-            let readers = self.readers();
-            readers.ask(|reader| reader.offers(rset))?
-        };
+        let known = self.readers().ask(|reader| reader.offers(rset))?;
         if known.len() == offers.len() && offers.iter().all(|offer| known.contains(offer)) {
             return Ok(());
         }

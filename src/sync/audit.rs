@@ -1,6 +1,6 @@
 //! The mirror beside what its Source lists now: what is missing, extra, stale or corrupt.
 //!
-//! Looking changes nothing. What the Source's changes told since its lists were made is newer than they are,
+//! Looking changes nothing that the mount shows. What the Source's changes told since its lists were made is newer than they are,
 //! and no fault. Repair is the engine's usual work, with every list read whole, and damaged content let go.
 
 use std::sync::Arc;
@@ -229,8 +229,11 @@ fn check(engine: &Engine, mut audit: Audit) -> Result<(Audit, Damage), SyncError
                 Ok(false) => "its content in the cache is not what it was".to_owned(),
                 Err(error) => format!("its content in the cache cannot be read: {error}"),
             };
-            // It may have been let go meanwhile.
+            // It may have been let go meanwhile, and come again since: then it is none of these.
             let versions = engine.readers.ask(|reader| reader.versions_with(kept.id))?;
+            if versions.is_empty() {
+                continue;
+            }
             for version in &versions {
                 found_corrupt(engine, &mut audit, *version, &problem)?;
             }

@@ -103,14 +103,14 @@ pub(super) async fn bring(
         };
     }
     errors.iter().for_each(|error| engine.status().error(&error.to_string()));
-    let mut plan = match capability {
+    let plan = match capability {
         Capability::ChangeDump => unpack(engine, set, left).await?,
         _ => {
             let choice = choose(engine, set, &dumps, covered, &left).await?;
             Plan { packages: choice.packages, left, how: choice.how, why: choice.why }
         }
     };
-    plan.left.iter_mut().filter_map(|left| left.failure.as_ref()).for_each(|error| {
+    plan.left.iter().filter_map(|left| left.failure.as_ref()).for_each(|error| {
         engine.status().error(&format!("{error}; changes after that wait until it can be read"));
     });
     engine.status().phase("applying");

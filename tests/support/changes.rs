@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::server::Server;
-use super::{capability, document, entry, facts_of, resource_list};
+use super::{Mirror, capability, document, entry, facts_of, resource_list};
 
 /// A moment: so many seconds after a certain morning.
 pub fn at(second: u64) -> String {
@@ -107,4 +107,20 @@ impl Source {
     pub fn changes(&self, entries: &str) {
         self.server.file("/changelist.xml", change_list(Some(0), None, "", entries));
     }
+}
+
+/// What the mount shows is what the Source has.
+pub fn agrees(mirror: &Mirror, source: &Source) {
+    let paths: Vec<String> = source.now.keys().map(|path| path.trim_start_matches('/').to_owned()).collect();
+    assert_eq!(mirror.files(), paths);
+    for (path, bytes) in &source.now {
+        assert_eq!(mirror.read(path.trim_start_matches('/')).expect("its content"), *bytes, "{path}");
+    }
+}
+
+/// A mount that is only synced when it is asked to.
+pub fn mounted(source: &Source) -> Mirror {
+    let mirror = Mirror::mount(&source.url("/"), "poll=0");
+    agrees(&mirror, source);
+    mirror
 }
