@@ -7,7 +7,8 @@
 //! question within its deadline.
 //!
 //! **Promises** that no dispatch thread waits for the network: a request that needs it is handed on
-//! with its reply. LOOKUP, READDIR and STATFS of the current tree are answered from the catalog alone.
+//! with its reply. LOOKUP, READDIR and STATFS of the current tree, and READDIR of the tree
+//! as of a moment, are answered from the catalog alone.
 //! Every write is EROFS.
 //!
 //! **Never knows** HTTP, or how content is found, verified or stored.
@@ -19,22 +20,43 @@
 //! work never leaves it. A commit is followed by the invalidations that it implies, from a thread of
 //! its own ([`invalidate`]), which no reply depends on.
 //!
+//! `.versions` is the exception: what an archive knows of the past may be learnt at any time. So names that are not
+//! there are not remembered, and directories are asked for their time whenever they are listed
+//! (`FUSE_AUTO_INVAL_DATA`, which asks nothing where attributes hold for ever). The tree as of a moment is kept as
+//! the current one is; when the past changes, that moment gets another directory.
+//!
 //! A size that is not known yet is 0 with no time to live in LOOKUP, so that the kernel asks GETATTR
 //! before anybody sees it; GETATTR may wait for the Source.
 
 mod adapter;
 mod attributes;
 mod control;
+mod inodes;
 pub mod invalidate;
 mod listing;
+mod stream;
+mod versions;
 mod xattr;
 
 pub use adapter::{Filesystem, View};
+pub use inodes::Moments;
 
+use crate::document::Datetime;
 use crate::store::Body;
 
 /// Called once with an answer, from any thread. An error is told as EIO; its reason has been logged.
 pub type Then<T> = Box<dyn FnOnce(Result<T, ()>) + Send>;
+
+/// What came of asking a Source for the versions of a resource.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    /// When what is known was had, or ceased to be fresh, in nanoseconds; 0 if nothing was asked.
+    pub as_of: i64,
+    /// When it was had.
+    pub when: Option<Datetime>,
+    /// Why it could not be had last.
+    pub trouble: Option<String>,
+}
 
 /// "Bring me this version", and what else the adapter cannot know.
 pub trait Contents: Send + Sync + 'static {
@@ -52,6 +74,13 @@ pub trait Contents: Send + Sync + 'static {
 
     /// Whether the content of a version was held to what the Source lists: `None` if it is not here.
     fn verified(&self, version: i64) -> Option<bool>;
+
+    /// Calls `then` when what the Source has to tell of the versions of a resource is known, or cannot be had within
+    /// the deadline: all that it lists, or what was in force at a moment.
+    fn history(&self, resource: i64, moment: Option<Datetime>, then: Box<dyn FnOnce() + Send>);
+
+    /// What came of asking for the versions of a resource.
+    fn asked(&self, resource: i64) -> Asked;
 
     /// A file of `.resourcesync` as it is now.
     fn control(&self, name: &str) -> Option<Vec<u8>>;

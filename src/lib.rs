@@ -12,6 +12,7 @@
 //! | [`catalog`] | [`document`], [`path`] |
 //! | [`store`] | nothing of ours |
 //! | [`source`] | [`document`] |
+//! | [`versions`] | [`source`], [`document`] |
 //! | [`sync`] | all above |
 //! | [`fs`] | [`catalog`], [`document`] for times, and "bring me this version"; not HTTP |
 //! | [`demo`] | [`document`] |
@@ -32,3 +33,4 @@ pub mod path;
 pub mod source;
 pub mod store;
 pub mod sync;
+pub mod versions;

@@ -26,9 +26,11 @@ mod download;
 mod dumps;
 mod feeds;
 mod fill;
+mod history;
 mod ledger;
 mod lists;
 mod members;
+mod mementos;
 mod open_files;
 mod order;
 mod packages;
@@ -52,16 +54,18 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::catalog::{CatalogError, News, Pool, SetRow, Writer};
-use crate::document::Capability;
+use crate::document::{Capability, Datetime};
 use crate::path::Mapper;
 use crate::source::{Client, Discovery, SourceError};
 use crate::store::Store;
 
 pub use audit::{Audit, Finding, Findings};
 pub use content::{Failure, Ready};
+pub use history::Asked;
 pub use status::{Progress, Status, Trouble};
 
 use content::{Contents, Doubt};
+use history::History;
 use ledger::Ledger;
 use lists::Bringer;
 use open_files::OpenFiles;
@@ -73,6 +77,10 @@ const AGAIN: Duration = Duration::from_secs(60);
 const CALM: Duration = Duration::from_secs(3);
 /// The longest wait between such tries.
 const AT_LAST: Duration = Duration::from_secs(3600);
+
+/// How often it is looked for history that is not to be kept any longer.
+const SOONEST_FORGOTTEN: Duration = Duration::from_secs(5);
+const LATEST_FORGOTTEN: Duration = Duration::from_secs(86_400);
 
 /// How strictly bytes are held to what the Source lists of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -121,6 +129,8 @@ pub struct Config {
     pub cache_size: Option<u64>,
     /// How often the lists are read again.
     pub poll: Option<Duration>,
+    /// How long content is kept that was superseded; the last three versions of a resource are in any case.
+    pub keep: Duration,
 }
 
 /// What can be changed while the engine runs; `None` leaves a thing as it is.
@@ -237,6 +247,7 @@ pub struct Engine {
     status: Arc<Status>,
     packages: Arc<Packages>,
     contents: Arc<Contents>,
+    history: Arc<History>,
     turn: tokio::sync::Mutex<()>,
     poll: watch::Sender<Option<Duration>>,
     /// A sync has ended.
@@ -300,8 +311,15 @@ impl Engine {
         let readers = Arc::new(writer.readers());
         let cache_size = config.cache_size.filter(|_| !config.content_all);
         let files = OpenFiles::new();
-        let ledger =
-            Ledger::open(writer, Arc::clone(&store), Arc::clone(&status), announce, cache_size, files.clone())?;
+        let ledger = Ledger::open(
+            writer,
+            Arc::clone(&store),
+            Arc::clone(&status),
+            announce,
+            cache_size,
+            config.keep,
+            files.clone(),
+        )?;
         content::tidy(&store, &readers).map_err(SyncError::Cache)?;
         packages::tidy(&store, &readers, &ledger)?;
         let shared = Shared {
@@ -314,6 +332,7 @@ impl Engine {
         };
         let packages = Packages::new(shared.clone(), config.offline);
         let (doubt, doubts) = mpsc::unbounded_channel();
+        let history = History::new(shared.clone(), config.offline);
         let contents = Contents::new(&config, shared, &packages, doubt);
         Ok(Arc::new(Self {
             poll: watch::Sender::new(config.poll),
@@ -330,6 +349,7 @@ impl Engine {
             status,
             packages,
             contents,
+            history,
             turn: tokio::sync::Mutex::new(()),
         }))
     }
@@ -366,6 +386,18 @@ impl Engine {
     /// If SQLite fails.
     pub fn sets(&self) -> Result<Vec<SetRow>, SyncError> {
         Ok(self.readers.ask(|reader| reader.sets())?)
+    }
+
+    /// Brings what the Source has to tell of the versions of a resource into the catalog: all that it lists, and the
+    /// one that was in force at a moment. Returns within the timeout, whatever came of it.
+    pub async fn history(&self, resource: i64, moment: Option<Datetime>) {
+        self.history.bring(resource, moment).await;
+    }
+
+    /// What came of asking for the versions of a resource.
+    #[must_use]
+    pub fn asked(&self, resource: i64) -> Asked {
+        self.history.asked(resource)
     }
 
     /// Bytes of all content in the store.
@@ -445,6 +477,17 @@ impl Engine {
         }
         if let Some(poll) = adjustment.poll {
             self.poll.send_replace(poll);
+        }
+    }
+
+    /// Lets history go that is not to be kept any longer, now and then. Runs until it is dropped.
+    pub async fn forget_history(&self) {
+        let every = (self.config.keep / 10).clamp(SOONEST_FORGOTTEN, LATEST_FORGOTTEN);
+        loop {
+            if let Err(error) = self.ledger.forget_history().await {
+                self.status.error(&format!("cannot let go of old versions: {error}"));
+            }
+            tokio::time::sleep(every).await;
         }
     }
 

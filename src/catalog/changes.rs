@@ -21,6 +21,8 @@ pub struct How(i64);
 impl How {
     /// Numbers below this one are of changes that the Source told of.
     pub(super) const LISTED: i64 = 8;
+    /// What only an archive tells of, which is no change.
+    pub(super) const ARCHIVED: Self = Self(16);
     const EXACT: i64 = 4;
 
     /// A change that the Source told of; `exact` if it gave the change a time of its own.
@@ -49,6 +51,12 @@ impl How {
 
     pub(super) fn number(self) -> i64 {
         self.0
+    }
+
+    /// Whether only an archive tells of it: a version that was seen at a moment, and no change.
+    #[must_use]
+    pub fn is_archived(self) -> bool {
+        self == Self::ARCHIVED
     }
 
     /// The nature of the change.
@@ -125,6 +133,20 @@ impl Transaction<'_> {
     /// # Errors
     /// If SQLite fails.
     pub fn change(
+        &mut self,
+        rset: i64,
+        directory: i64,
+        record: &Record,
+        how: How,
+        fresh: i64,
+        again: bool,
+    ) -> Result<(Changed, Option<i64>)> {
+        let (changed, version) = self.apply(rset, directory, record, how, fresh, again)?;
+        self.linked(version, record)?;
+        Ok((changed, version))
+    }
+
+    fn apply(
         &mut self,
         rset: i64,
         directory: i64,
@@ -331,20 +353,25 @@ impl Transaction<'_> {
             .prepare_cached(
                 "SELECT min(moment) FROM (
                      SELECT begin AS moment FROM version WHERE name IN (?1, ?2) AND until IS NOT NULL AND begin > ?3
+                         AND COALESCE(change, 0) < 16
                      UNION ALL SELECT until FROM version WHERE name IN (?1, ?2) AND until IS NOT NULL AND until > ?3
+                         AND COALESCE(change, 0) < 16
                      UNION ALL SELECT v.begin FROM name n JOIN version v ON v.id = n.version WHERE n.id IN (?1, ?2) AND v.begin > ?3)",
             )?
             .query_row(params![names.own, names.in_directory, record.begin.nanos()], |row| row.get(0))?;
         let version = self.insert_version(names.own, NOBODY, record, None, how)?;
         let until = until.unwrap_or(record.begin.nanos());
-        self.connection().prepare_cached("UPDATE version SET until = ?2 WHERE id = ?1")?.execute([version, until])?;
+        self.connection()
+            .prepare_cached("UPDATE version SET until = ?2, ended = ?3 WHERE id = ?1")?
+            .execute([version, until, self.now])?;
         // The version before it ended when this one began.
         self.connection()
             .prepare_cached(
                 "UPDATE version SET until = ?3 WHERE name IN (?1, ?2) AND until IS NOT NULL AND begin < ?3 AND until > ?3
-                 AND id != ?4 AND gone IS NULL",
+                 AND id != ?4 AND gone IS NULL AND COALESCE(change, 0) < 16",
             )?
             .execute(params![names.own, names.in_directory, record.begin.nanos(), version])?;
+        self.lived(names.own, record.begin.nanos(), until)?;
         Ok(version)
     }
 
@@ -373,6 +400,5 @@ impl Transaction<'_> {
 
 /// Whether two sets of digests can be of the same bytes.
 fn agree(known: Option<&[u8]>, hashes: &Hashes) -> bool {
-    let known = known.map(Hashes::from_bytes).unwrap_or_default();
-    known.iter().all(|hash| hashes.get(hash.algorithm()).is_none_or(|other| other == hash))
+    known.map(Hashes::from_bytes).unwrap_or_default().agree(hashes)
 }

@@ -77,7 +77,8 @@ impl Transaction<'_> {
             params![version, next, now.nanos(), content.is_some()],
         )?;
         self.close(version, now)?;
-        self.connection().execute("UPDATE name SET version = ?2 WHERE id = ?1", [id, next])?;
+        self.connection().execute("UPDATE name SET version = ?2, changed = ?3 WHERE id = ?1", [id, next, self.now])?;
+        self.tree.changes.from(now.nanos());
         self.tree.count(&self.transaction, parent, &name, 0)?;
         content.map_or(Ok(false), |content| self.store(next, content, now))
     }
@@ -98,6 +99,11 @@ impl Transaction<'_> {
     /// # Errors
     /// If SQLite fails.
     pub fn forget_object(&self, object: i64) -> Result<()> {
+        self.connection()
+            .prepare_cached(
+                "UPDATE name SET changed = ?2 WHERE id IN (SELECT name FROM version WHERE object = ?1 AND until IS NOT NULL)",
+            )?
+            .execute([object, self.now])?;
         self.connection().prepare_cached("UPDATE version SET object = NULL WHERE object = ?1")?.execute([object])?;
         self.connection().prepare_cached("DELETE FROM object WHERE id = ?1")?.execute([object])?;
         Ok(())

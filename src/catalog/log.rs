@@ -1,12 +1,11 @@
-//! What happened: the versions of one resource, the changes of a whole set.
+//! What happened: the syncs of a mirror, and the changes that each brought.
 
 use rusqlite::{Connection, Row, params};
 
 use super::changes::How;
 use super::reader::{Reader, names};
 use super::{CatalogError, ROOT};
-use crate::document::{Change, Datetime, Hashes};
-use crate::path::SELF;
+use crate::document::{Change, Datetime};
 
 type Result<T> = std::result::Result<T, CatalogError>;
 
@@ -38,27 +37,6 @@ pub struct ChangeRow {
     pub moment: Datetime,
     /// Whether the Source told of the change, rather than two editions of a list.
     pub told: bool,
-}
-
-/// A version of a resource.
-#[derive(Clone, Debug)]
-pub struct VersionLog {
-    /// Its number.
-    pub id: i64,
-    /// When it came into force.
-    pub begin: Datetime,
-    /// Until when it was; none if it still is.
-    pub until: Option<Datetime>,
-    /// How it came, if that is known.
-    pub how: Option<How>,
-    /// Whether it ended because the resource went.
-    pub gone: bool,
-    /// Bytes.
-    pub size: Option<u64>,
-    /// Its digests.
-    pub hashes: Hashes,
-    /// Whether its content is here.
-    pub here: bool,
 }
 
 impl Reader {
@@ -108,36 +86,6 @@ impl Reader {
             });
         }
         Ok(())
-    }
-
-    /// All versions of a name, the newest first.
-    ///
-    /// # Errors
-    /// If SQLite fails.
-    pub fn versions_of(&self, name: i64) -> Result<Vec<VersionLog>> {
-        const FACTS: &str = "v.id, v.begin, v.until, v.change, v.gone, v.size, v.hashes,
-             v.object IS NOT NULL OR EXISTS (SELECT 1 FROM member m JOIN package p ON p.id = m.package
-             WHERE m.version = v.id AND (m.state IN (1, 3) OR m.state = 0 AND p.whole))";
-        let mut statement = self.connection().prepare_cached(&format!(
-            "WITH own (id) AS (SELECT ?1 UNION ALL SELECT id FROM name WHERE parent = ?1 AND name = ?2)
-             SELECT {FACTS} FROM own JOIN version v ON v.name = own.id AND v.until IS NOT NULL
-             UNION ALL SELECT {FACTS} FROM own JOIN name n ON n.id = own.id JOIN version v ON v.id = n.version
-             ORDER BY 2 DESC, 1 DESC"
-        ))?;
-        let rows = statement.query_map(params![name, SELF], |row| {
-            let hashes: Option<Vec<u8>> = row.get(6)?;
-            Ok(VersionLog {
-                id: row.get(0)?,
-                begin: Datetime::from_nanos(row.get(1)?),
-                until: row.get::<_, Option<i64>>(2)?.map(Datetime::from_nanos),
-                how: How::of(row.get(3)?),
-                gone: row.get::<_, Option<i64>>(4)?.is_some(),
-                size: row.get::<_, Option<i64>>(5)?.map(i64::unsigned_abs),
-                hashes: hashes.as_deref().map(Hashes::from_bytes).unwrap_or_default(),
-                here: row.get(7)?,
-            })
-        })?;
-        Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
     /// Whether anything lies below a name now.

@@ -269,6 +269,7 @@ impl Reader {
     pub fn version_before(&self, version: i64) -> Result<Option<i64>> {
         let mut statement = self.connection().prepare_cached(
             "SELECT b.id, b.gone FROM version v JOIN version b ON b.name = v.name AND b.until IS NOT NULL
+             AND COALESCE(b.change, 0) < 16
              WHERE v.id = ?1 AND (b.begin, b.id) < (v.begin, v.id) ORDER BY b.begin DESC, b.id DESC LIMIT 1",
         )?;
         let found: Option<(i64, Option<i64>)> =

@@ -254,6 +254,11 @@ impl Reader {
         Ok(Some(known))
     }
 
+    /// The URI of a name whose path determines it, in a set with this directory.
+    pub(super) fn uri_of(&self, name: i64, directory: i64) -> Result<String> {
+        derived_uri(&self.connection, &self.mapper, name, directory)
+    }
+
     /// Where the content of a version is, if it is known to be anywhere but at its Source.
     ///
     /// # Errors

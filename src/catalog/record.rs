@@ -5,6 +5,7 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use serde::{Deserialize, Serialize};
 
+use super::mementos::{EntrySays, Memento, MementoLink};
 use crate::document::{Datetime, Entry, Facts, Hashes};
 use crate::path::ResourcePath;
 
@@ -54,6 +55,8 @@ pub struct Record {
     pub coded: bool,
     /// The rest.
     pub extra: Option<String>,
+    /// Other versions that it links to.
+    pub mementos: Vec<Memento>,
 }
 
 impl Record {
@@ -88,6 +91,13 @@ impl Record {
         for link in &entry.links {
             extra.links.push(link.0.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect());
         }
+        let says = EntrySays {
+            uri: &uri,
+            hashes: &facts.hashes,
+            length: facts.length,
+            times: [facts.lastmod, facts.datetime],
+        };
+        let (modified, mementos) = MementoLink::of_entry(&entry.links, &says);
         let size = if encoding.is_some() { None } else { facts.length };
         let coded = encoding.is_some();
         extra.encoding = encoding;
@@ -95,7 +105,7 @@ impl Record {
         Self {
             uri,
             path,
-            begin: facts.datetime.or(facts.lastmod).unwrap_or(at),
+            begin: facts.datetime.or(modified).or(facts.lastmod).unwrap_or(at),
             mtime,
             dated,
             size,
@@ -103,6 +113,7 @@ impl Record {
             media: entry.md.get("type").map(str::trim).filter(|media| !media.is_empty()).map(str::to_owned),
             coded,
             extra,
+            mementos,
         }
     }
 

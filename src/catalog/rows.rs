@@ -14,6 +14,8 @@ pub struct Changes {
     pub names: HashSet<(u64, String)>,
     /// Whether more names changed than are worth telling one by one.
     pub too_many: bool,
+    /// The tree of moments from this one on, in nanoseconds, is not what it was.
+    pub since: Option<i64>,
 }
 
 impl Changes {
@@ -31,10 +33,15 @@ impl Changes {
         }
     }
 
+    /// The tree of this moment, and of those after it, is another.
+    pub(super) fn from(&mut self, moment: i64) {
+        self.since = Some(self.since.map_or(moment, |since| since.min(moment)));
+    }
+
     /// Whether nothing changed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.directories.is_empty() && self.names.is_empty() && !self.too_many
+        self.directories.is_empty() && self.names.is_empty() && !self.too_many && self.since.is_none()
     }
 }
 

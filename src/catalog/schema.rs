@@ -7,7 +7,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::{CatalogError, ROOT};
 
 /// Each step brings a database of that number to the next; a new one goes through all of them.
-const STEPS: [&str; 3] = ["
+const STEPS: [&str; 4] = ["
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
     -- A set of resources: one Capability List, or one list where there is none.
@@ -193,6 +193,36 @@ const STEPS: [&str; 3] = ["
         failure TEXT,                   -- why it could not be followed to its end
         PRIMARY KEY (rset, root)
     ) WITHOUT ROWID;
+", "
+    -- Of a directory: no version at or below it began earlier, and where nothing is live, none was in force from
+    -- `died` on. NULL: not known. Of a name that never was a directory, the last and the first moment there are.
+    ALTER TABLE name ADD COLUMN born INTEGER;
+    ALTER TABLE name ADD COLUMN died INTEGER;
+    ALTER TABLE version ADD COLUMN ended INTEGER;   -- when it was superseded or went, by our clock
+    UPDATE version SET ended = unixepoch() * 1000000000 WHERE until IS NOT NULL;
+    -- What only archives tell of: `change` is 16 and more.
+    CREATE INDEX version_archived ON version (name, begin) WHERE change >= 16;
+
+    -- Where a version can be had under a URL that is its alone (RFC 7089).
+    CREATE TABLE memento (
+        version INTEGER NOT NULL,
+        url TEXT NOT NULL,
+        datetime INTEGER,               -- its Memento-Datetime, if it is known
+        negotiated INTEGER NOT NULL,    -- whether the URL gives it only if asked with that time
+        sure INTEGER,                   -- known to be the one in force at this moment, not longer; NULL: until the next
+        gone INTEGER NOT NULL DEFAULT 0,-- whether the server said that it is no more
+        original INTEGER NOT NULL DEFAULT 0, -- whether the bytes came from where an archive has the original ones
+        PRIMARY KEY (version, url)
+    ) WITHOUT ROWID;
+
+    -- What a Source was asked of the versions of a resource.
+    CREATE TABLE timemap (
+        name INTEGER PRIMARY KEY,
+        url TEXT NOT NULL,
+        etag TEXT,
+        last_modified TEXT,
+        read INTEGER NOT NULL           -- when, by our clock
+    );
 "];
 
 /// Opens the database for writing, and makes or migrates it.

@@ -6,6 +6,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use rusqlite::{OptionalExtension, params};
 
 use super::changes::How;
+use super::mementos::Remembered;
 use super::packages::{Listed, Sameness};
 use super::reader::derived_uri;
 use super::record::Record;
@@ -48,6 +49,10 @@ pub struct Transaction<'w> {
     mapper: &'w Mapper,
     pub(super) tree: Tree,
     pub(super) next_version: i64,
+    /// When it was begun, by our clock.
+    pub(super) now: i64,
+    /// Resources whose versions changed, where archives remember any: what lies between is put right at the end.
+    pub(super) remembered: Remembered,
     seen: Numbers,
     media: HashMap<String, i64>,
     resources: HashMap<i64, i64>,
@@ -117,6 +122,8 @@ impl<'w> Transaction<'w> {
             mapper,
             tree: Tree::new(next_name),
             next_version,
+            now: Datetime::now().nanos(),
+            remembered: Remembered::default(),
             seen: Numbers::default(),
             media: HashMap::new(),
             resources: HashMap::new(),
@@ -231,6 +238,14 @@ impl<'w> Transaction<'w> {
     /// # Errors
     /// If SQLite fails.
     pub fn upsert(&mut self, rset: i64, directory: i64, document: i64, record: &Record) -> Result<Upserted> {
+        let upserted = self.place(rset, directory, document, record)?;
+        if matches!(upserted.outcome, Outcome::Added | Outcome::Updated) {
+            self.linked(upserted.version, record)?;
+        }
+        Ok(upserted)
+    }
+
+    fn place(&mut self, rset: i64, directory: i64, document: i64, record: &Record) -> Result<Upserted> {
         let Some(spot) = self.spot(rset, directory, record)? else {
             return Ok(Upserted { outcome: Outcome::Repeated, version: None });
         };
@@ -284,14 +299,19 @@ impl<'w> Transaction<'w> {
         match row {
             Some(row) => {
                 self.transaction
-                    .prepare_cached("UPDATE name SET version = ?2, uri = ?3, rset = ?4 WHERE id = ?1")?
-                    .execute(params![row.id, version, uri, rset])?;
+                    .prepare_cached("UPDATE name SET version = ?2, uri = ?3, rset = ?4, changed = ?5 WHERE id = ?1")?
+                    .execute(params![row.id, version, uri, rset, self.now])?;
+                self.tree.ensure_self(&self.transaction, row.id, rset)?;
+                self.history_changed(row.id)?;
             }
             None => {
                 let id = self.tree.insert(&self.transaction, parent, name, rset, uri, Some(version))?;
                 self.seen.insert(id);
             }
         }
+        let begin = record.begin.nanos();
+        self.tree.span(parent, begin, i64::MIN);
+        self.tree.changes.from(begin);
         self.tree.count(&self.transaction, parent, name, 1)?;
         *self.resources.entry(rset).or_insert(0) += 1;
         Ok(version)
@@ -309,7 +329,12 @@ impl<'w> Transaction<'w> {
     ) -> Result<i64> {
         let next = self.insert_version(name, document, record, heir_of, how)?;
         self.close(version, record.begin)?;
-        self.transaction.prepare_cached("UPDATE name SET version = ?2 WHERE id = ?1")?.execute([name, next])?;
+        self.transaction
+            .prepare_cached("UPDATE name SET version = ?2, changed = ?3 WHERE id = ?1")?
+            .execute([name, next, self.now])?;
+        self.history_changed(name)?;
+        self.tree.span(spot.parent, record.begin.nanos(), i64::MIN);
+        self.tree.changes.from(record.begin.nanos());
         self.tree.count(&self.transaction, spot.parent, spot.name, 0)?;
         Ok(next)
     }
@@ -325,10 +350,18 @@ impl<'w> Transaction<'w> {
     ) -> Result<()> {
         // A time that the change itself gave is what tells it from the next one, whatever the version's was.
         let until = if how.is_exact() { "?2" } else { "max(begin, ?2)" };
+        let until: i64 = self
+            .transaction
+            .prepare_cached(&format!(
+                "UPDATE version SET until = {until}, gone = ?3, went = ?4, ended = ?5 WHERE id = ?1 RETURNING until"
+            ))?
+            .query_row(params![version, at.nanos(), how.number(), self.sync, self.now], |row| row.get(0))?;
         self.transaction
-            .prepare_cached(&format!("UPDATE version SET until = {until}, gone = ?3, went = ?4 WHERE id = ?1"))?
-            .execute(params![version, at.nanos(), how.number(), self.sync])?;
-        self.transaction.prepare_cached("UPDATE name SET version = NULL WHERE id = ?1")?.execute([id])?;
+            .prepare_cached("UPDATE name SET version = NULL, changed = ?2 WHERE id = ?1")?
+            .execute([id, self.now])?;
+        self.history_changed(id)?;
+        self.tree.span(parent, i64::MAX, until);
+        self.tree.changes.from(until);
         self.tree.count(&self.transaction, parent, name, -1)?;
         *self.resources.entry(rset).or_insert(0) -= 1;
         Ok(())
@@ -465,8 +498,8 @@ impl<'w> Transaction<'w> {
 
     pub(super) fn close(&self, version: i64, until: Datetime) -> Result<()> {
         self.transaction
-            .prepare_cached("UPDATE version SET until = max(begin, ?2) WHERE id = ?1")?
-            .execute([version, until.nanos()])?;
+            .prepare_cached("UPDATE version SET until = max(begin, ?2), ended = ?3 WHERE id = ?1")?
+            .execute([version, until.nanos(), self.now])?;
         Ok(())
     }
 
@@ -531,7 +564,7 @@ impl<'w> Transaction<'w> {
         Ok(id)
     }
 
-    fn media(&mut self, media: Option<&str>) -> Result<Option<i64>> {
+    pub(super) fn media(&mut self, media: Option<&str>) -> Result<Option<i64>> {
         let Some(media) = media else { return Ok(None) };
         if let Some(id) = self.media.get(media) {
             return Ok(Some(*id));
@@ -664,6 +697,7 @@ impl<'w> Transaction<'w> {
     /// If SQLite fails; then nothing has changed.
     pub fn commit(mut self) -> Result<Changes> {
         let now = Datetime::now().nanos();
+        self.rearrange_remembered()?;
         self.tree.settle(&self.transaction, now)?;
         self.tree.collapse(&self.transaction)?;
         self.tree.settle(&self.transaction, now)?;

@@ -24,6 +24,8 @@ pub(super) struct NameRow {
 pub(super) struct Tree {
     /// By directory: how its number of live names changes, for directories whose names changed.
     deltas: HashMap<i64, i64>,
+    /// By directory: since when, and until when, there were versions in it that this transaction knows of.
+    spans: HashMap<i64, (i64, i64)>,
     /// The directories of the last path that was walked, and of the last that was only looked for.
     chain: Chain,
     looked: Chain,
@@ -131,7 +133,8 @@ impl Tree {
         let id = self.next_name;
         self.next_name += 1;
         let mut statement = connection.prepare_cached(
-            "INSERT INTO name (id, parent, name, rset, uri, version) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            "INSERT INTO name (id, parent, name, rset, uri, version, born, died)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, 9223372036854775807, -9223372036854775808)",
         )?;
         statement.execute(params![id, parent, name, rset, uri, version])?;
         Ok(id)
@@ -200,6 +203,12 @@ impl Tree {
             None => self.insert(connection, id, SELF, rset, Some(uri), Some(version))?,
         };
         rename(connection, (id, version), moved)?;
+        let (born, died): (i64, i64) = connection
+            .prepare_cached(
+                "SELECT min(begin), COALESCE(max(until), begin) FROM version WHERE id = ?2 OR name = ?1 AND until IS NOT NULL",
+            )?
+            .query_row([moved, version], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        self.span(id, born, died);
         self.moved.push((id, moved));
         self.count(connection, id, SELF, 1)
     }
@@ -217,8 +226,43 @@ impl Tree {
         Ok(())
     }
 
+    /// In this directory there were versions from `born` on, and none that is not live from `died` on.
+    pub(super) fn span(&mut self, directory: i64, born: i64, died: i64) {
+        let span = self.spans.entry(directory).or_insert((i64::MAX, i64::MIN));
+        *span = (span.0.min(born), span.1.max(died));
+    }
+
+    /// Widens the spans of directories, as far up as they are not wide enough.
+    fn settle_spans(&mut self, connection: &Connection) -> Result<()> {
+        let mut widen = connection.prepare_cached(
+            "UPDATE name SET born = min(born, ?2), died = max(died, ?3) WHERE id = ?1 AND (born > ?2 OR died < ?3) RETURNING parent",
+        )?;
+        for (directory, (born, died)) in std::mem::take(&mut self.spans) {
+            let mut at = directory;
+            while let Some(parent) =
+                widen.query_row(params![at, born, died], |row| row.get(0)).optional()?.filter(|parent| *parent > 0)
+            {
+                at = parent;
+            }
+        }
+        Ok(())
+    }
+
+    /// A name in which something lies, or lay, has its own resource, if there is one, under `@self`: then also
+    /// where nothing is left in it.
+    pub(super) fn ensure_self(&mut self, connection: &Connection, name: i64, rset: i64) -> Result<()> {
+        let was_directory: bool = connection
+            .prepare_cached("SELECT EXISTS (SELECT 1 FROM name WHERE parent = ?1)")?
+            .query_row([name], |row| row.get(0))?;
+        if was_directory && Self::row(connection, name, SELF)?.is_none() {
+            self.insert(connection, name, SELF, rset, None, None)?;
+        }
+        Ok(())
+    }
+
     /// Writes the counts, up to the root; `now` becomes the time of each directory that changed.
     pub(super) fn settle(&mut self, connection: &Connection, now: i64) -> Result<()> {
+        self.settle_spans(connection)?;
         let mut update = connection.prepare_cached(
             "UPDATE name SET live = live + ?2, changed = max(changed, ?3) WHERE id = ?1 RETURNING live, parent, name",
         )?;

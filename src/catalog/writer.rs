@@ -129,36 +129,50 @@ impl Writer {
         Ok(sum.unsigned_abs())
     }
 
-    /// Content that may be let go, least recently used first, after one such. Objects of a version that
-    /// is no longer in force are not offered: they could not be fetched again. Packages are, or one
-    /// superseded member would keep all of a package for ever.
+    /// Content that may be let go, least recently used first, after one such. What was superseded after `since` by
+    /// our clock is not offered, nor the last three of a resource, unless it can be had again: it is history. Packages
+    /// are, or one superseded member would keep all of a package for ever.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn evictable(&self, limit: usize, after: Option<&Evictable>) -> Result<Vec<Evictable>> {
-        let mut statement = self.connection.prepare_cached(
+    pub fn evictable(&self, limit: usize, after: Option<&Evictable>, since: Datetime) -> Result<Vec<Evictable>> {
+        let mut statement = self.connection.prepare_cached(&format!(
             "SELECT used, place, sha256, size, id FROM (
                  SELECT o.used, o.id * 2 AS place, o.id, o.sha256, o.size FROM object o
-                 WHERE NOT EXISTS (SELECT 1 FROM version v WHERE v.object = o.id AND v.until IS NOT NULL)
+                 WHERE NOT EXISTS (SELECT 1 FROM version v WHERE v.object = o.id AND {IS_HISTORY} AND {IS_KEPT})
                  UNION ALL
                  SELECT p.used, p.id * 2 + 1 AS place, p.id, NULL, p.bytes FROM package p
                  WHERE p.bytes > 0 AND p.indexed)
-             WHERE (used, place) > (?1, ?2) ORDER BY used, place LIMIT ?3",
-        )?;
+             WHERE (used, place) > (?2, ?3) ORDER BY used, place LIMIT ?4",
+        ))?;
         let (used, place) = after.map_or((i64::MIN, 0), |after| {
             (after.used, after.id * 2 + i64::from(matches!(after.stored, Stored::Package(_))))
         });
-        let rows = statement.query_map(params![used, place, i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
-            Ok(Evictable {
-                used: row.get(0)?,
-                stored: match row.get::<_, Option<[u8; 32]>>(2)? {
-                    Some(sha256) => Stored::Object(sha256),
-                    None => Stored::Package(row.get(4)?),
-                },
-                id: row.get(4)?,
-                size: row.get::<_, i64>(3)?.unsigned_abs(),
-            })
-        })?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rows = statement.query_map(params![since.nanos(), used, place, limit], evictable)?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Content of nothing but history that is not kept any more: superseded before `since` by our clock, and not of
+    /// the last three of its resource.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn expired(&self, limit: usize, since: Datetime) -> Result<Vec<Evictable>> {
+        let mut statement = self.connection.prepare_cached(&format!(
+            "SELECT o.used, o.id * 2, o.sha256, o.size, o.id FROM object o
+             WHERE EXISTS (SELECT 1 FROM version v WHERE v.object = o.id AND v.ended < ?1)
+               AND NOT EXISTS (SELECT 1 FROM version v WHERE v.object = o.id AND (NOT ({IS_HISTORY}) OR {IS_KEPT}))
+             UNION ALL
+             SELECT p.used, p.id * 2 + 1, NULL, p.bytes, p.id FROM package p
+             WHERE p.bytes > 0 AND p.indexed
+               AND EXISTS (SELECT 1 FROM member m JOIN version v ON v.id = m.version WHERE m.package = p.id AND v.ended < ?1)
+               AND NOT EXISTS (SELECT 1 FROM member m JOIN version v ON v.id = m.version
+                               WHERE m.package = p.id AND (NOT ({IS_HISTORY}) OR {IS_KEPT}))
+             LIMIT ?2",
+        ))?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rows = statement.query_map(params![since.nanos(), limit], evictable)?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
@@ -198,6 +212,24 @@ impl Writer {
         let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
+}
+
+/// Whether version `v` is of our own history: it was synced and superseded, and cannot be had again elsewhere.
+const IS_HISTORY: &str = "v.until IS NOT NULL AND COALESCE(v.change, 0) < 16 \
+     AND NOT EXISTS (SELECT 1 FROM memento e WHERE e.version = v.id AND NOT e.gone)";
+/// Whether it is recent enough to be kept: since `?1`, or one of the last three of its resource.
+const IS_KEPT: &str = "(COALESCE(v.ended, ?1) >= ?1 OR (SELECT count(*) FROM version w WHERE w.name = v.name AND w.until IS NOT NULL \
+     AND COALESCE(w.change, 0) < 16 AND (w.begin, w.id) > (v.begin, v.id)) < 3)";
+
+fn evictable(row: &rusqlite::Row<'_>) -> rusqlite::Result<Evictable> {
+    let id = row.get(4)?;
+    let sha256: Option<[u8; 32]> = row.get(2)?;
+    Ok(Evictable {
+        used: row.get(0)?,
+        stored: sha256.map_or(Stored::Package(id), Stored::Object),
+        id,
+        size: row.get::<_, i64>(3)?.unsigned_abs(),
+    })
 }
 
 pub(super) fn sets(connection: &Connection) -> Result<Vec<SetRow>> {

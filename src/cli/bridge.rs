@@ -5,9 +5,10 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 
 use super::report::Reporter;
-use crate::fs::{Contents, Then};
+use crate::document::Datetime;
+use crate::fs::{Asked, Contents, Then};
 use crate::store::Body;
-use crate::sync::Engine;
+use crate::sync::{self, Engine};
 
 /// The engine, as the file system sees it.
 pub(super) struct Bridge {
@@ -45,6 +46,20 @@ impl Contents for Bridge {
             return Some(false);
         }
         self.engine.ready(version).map(|ready| ready.verified)
+    }
+
+    fn history(&self, resource: i64, moment: Option<Datetime>, then: Box<dyn FnOnce() + Send>) {
+        let engine = Arc::clone(&self.engine);
+        self.runtime.spawn(async move {
+            engine.history(resource, moment).await;
+            // The answer asks the catalog.
+            tokio::task::spawn_blocking(then);
+        });
+    }
+
+    fn asked(&self, resource: i64) -> Asked {
+        let sync::Asked { as_of, when, trouble } = self.engine.asked(resource);
+        Asked { as_of, when, trouble }
     }
 
     fn control(&self, name: &str) -> Option<Vec<u8>> {

@@ -17,7 +17,7 @@ use super::options::Options;
 use super::report::Reporter;
 use super::{Done, Stop, control, exit, logging, mounts};
 use crate::catalog::{CacheLock, News, SetState};
-use crate::fs::{Filesystem, View, invalidate};
+use crate::fs::{Filesystem, Moments, View, invalidate};
 use crate::path::Mapper;
 use crate::source::{Client, Credentials, Options as ClientOptions};
 use crate::store::make_directory;
@@ -133,11 +133,11 @@ async fn serve(task: &Task, cache: &std::path::Path, tell: &Tell) -> Done {
         )));
     }
     let resources: u64 = sets.iter().map(|set| set.resources).sum();
-    let mut session = mount(task, &engine, resources).map_err(failed)?;
+    let (mut session, moments) = mount(task, &engine, resources).map_err(failed)?;
     let device = session.as_fd().try_clone_to_owned().map_err(|error| failed(error.to_string()))?;
     let notifier = session.notifier();
     let mut unmounter = session.unmount_callable();
-    invalidate::start(notifier, device, changes).map_err(|error| failed(error.to_string()))?;
+    invalidate::start(notifier, device, moments, changes).map_err(|error| failed(error.to_string()))?;
     let (ended, end) = oneshot::channel();
     std::thread::Builder::new()
         .name("session".to_owned())
@@ -156,7 +156,7 @@ async fn serve(task: &Task, cache: &std::path::Path, tell: &Tell) -> Done {
     };
     let follower = tokio::spawn({
         let engine = Arc::clone(&engine);
-        async move { tokio::join!(engine.follow(), engine.fetch_ahead()) }
+        async move { tokio::join!(engine.follow(), engine.fetch_ahead(), engine.forget_history()) }
     });
     // What ends it: a signal, or the mount that is gone; or a first sync that failed.
     let (asked, failure) = match first {
@@ -221,6 +221,7 @@ fn open_engine(
         offline: options.offline,
         cache_size: options.cache_size,
         poll: options.poll,
+        keep: options.keep,
     };
     Engine::open(cache, config, client, mapper, announce).map_err(|error| error.to_string())
 }
@@ -236,7 +237,7 @@ fn claim(directory: &std::path::Path) -> Result<std::fs::File, String> {
     }
 }
 
-fn mount(task: &Task, engine: &Arc<Engine>, resources: u64) -> Result<Session<Filesystem>, String> {
+fn mount(task: &Task, engine: &Arc<Engine>, resources: u64) -> Result<(Session<Filesystem>, Arc<Moments>), String> {
     let _claim = claim(&task.directory)?;
     let options = &task.options;
     let root = geteuid().is_root();
@@ -259,6 +260,7 @@ fn mount(task: &Task, engine: &Arc<Engine>, resources: u64) -> Result<Session<Fi
     });
     let bridge = Bridge { engine: Arc::clone(engine), reporter, runtime: tokio::runtime::Handle::current() };
     let filesystem = Filesystem::new(Arc::clone(engine.readers()), Arc::new(bridge), view);
+    let moments = filesystem.moments();
     let mut mount_options = vec![
         MountOption::FSName(task.source.clone()),
         // fuser tells fusermount3 of a subtype, but not mount(2), which takes it as an option of ours.
@@ -282,7 +284,7 @@ fn mount(task: &Task, engine: &Arc<Engine>, resources: u64) -> Result<Session<Fi
     config.acl = if root || options.allow_other { SessionACL::All } else { SessionACL::Owner };
     config.n_threads = Some(4);
     config.clone_fd = true;
-    Session::new(filesystem, &task.directory, &config).map_err(|error| {
+    let session = Session::new(filesystem, &task.directory, &config).map_err(|error| {
         let directory = task.directory.display();
         match error.raw_os_error() {
             _ if !std::path::Path::new("/dev/fuse").exists() => {
@@ -296,7 +298,8 @@ fn mount(task: &Task, engine: &Arc<Engine>, resources: u64) -> Result<Session<Fi
             }
             _ => format!("{directory}: {error}"),
         }
-    })
+    })?;
+    Ok((session, moments))
 }
 
 /// Physical memory in bytes.

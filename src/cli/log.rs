@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use tokio::net::unix::OwnedWriteHalf;
 
-use super::messages::{ChangeEntry, Request, Response, SyncEntry, VersionEntry};
-use super::{Done, Stop, control, exit, show};
+use super::messages::{ChangeEntry, PlaceEntry, Request, Response, SyncEntry, VersionEntry};
+use super::{Done, Stop, control, exit, options, show};
+use crate::catalog::{How, VersionLog, Whence};
 use crate::document::Datetime;
 use crate::sync::Engine;
 
@@ -17,6 +18,7 @@ pub(super) fn run(path: &Path, since: Option<&str>, json: bool) -> Done {
     let asked = control::ask(&mounted.directory, &Request::Log { path: below, since }, |response| match response {
         Response::Sync(sync) => told.entry(sync, &sync_text(sync)),
         Response::Version(version) => told.entry(version, &version_text(version)),
+        Response::Note { text } => eprintln!("{}: {text}", show::error_word("resourcesync")),
         _ => {}
     });
     // A list that was begun is ended in any case.
@@ -82,16 +84,29 @@ fn sync_text(sync: &SyncEntry) -> String {
 }
 
 fn version_text(version: &VersionEntry) -> String {
-    let mut facts = vec![version.change.clone().unwrap_or_else(|| "listed".to_owned())];
+    let how = if version.archived { "archived" } else { "listed" };
+    let mut facts = vec![version.change.clone().unwrap_or_else(|| how.to_owned())];
     facts.push(version.size.map_or_else(|| "size not known".to_owned(), show::size));
-    facts.push(match (&version.until, version.deleted) {
-        (None, _) => "in force".to_owned(),
-        (Some(until), false) => format!("superseded {}", show::moment(until)),
-        (Some(until), true) => format!("deleted {}", show::moment(until)),
-    });
-    facts.push(if version.cached { "cached" } else { "not cached" }.to_owned());
+    match (&version.until, version.deleted) {
+        (None, _) => facts.push("in force".to_owned()),
+        (Some(until), true) => facts.push(format!("deleted {}", show::moment(until))),
+        (Some(_), false) if version.archived => {}
+        (Some(until), false) => facts.push(format!("superseded {}", show::moment(until))),
+    }
     facts.extend(version.hash.clone());
-    format!("{}  {}\n", show::bold(&show::moment(&version.begin)), facts.join(", "))
+    let places: Vec<String> = version
+        .places
+        .iter()
+        .map(|place| match &place.url {
+            Some(url) if place.kind != "source" => format!("{} {url}", place.kind),
+            _ => place.kind.clone(),
+        })
+        .collect();
+    let whence = match &version.name {
+        Some(name) => format!("{name}  {}", show::dim(&places.join(", "))),
+        None => show::dim("can be had nowhere"),
+    };
+    format!("{}  {}\n    {whence}\n", show::bold(&show::moment(&version.begin)), facts.join(", "))
 }
 
 /// A W3C datetime, or so long ago: `90s`, `15m`, `2h`, `3d`, `1w`.
@@ -100,20 +115,9 @@ fn moment(text: &str) -> Result<Datetime, Stop> {
         return Ok(moment);
     }
     let span = text.trim().trim_end_matches("ago").trim_end();
-    let number = span.trim_end_matches(|c: char| c.is_ascii_alphabetic()).trim_end();
-    let seconds = match span[number.len()..].trim_start() {
-        "s" | "second" | "seconds" => Some(1),
-        "m" | "minute" | "minutes" => Some(60),
-        "h" | "hour" | "hours" => Some(3600),
-        "d" | "day" | "days" => Some(86_400),
-        "w" | "week" | "weeks" => Some(604_800),
-        _ => None,
-    };
-    let span = number
-        .parse::<i64>()
-        .ok()
-        .zip(seconds)
-        .and_then(|(number, seconds)| number.checked_mul(seconds)?.checked_mul(1_000_000_000));
+    // A number alone is more likely a year than seconds.
+    let span = options::span(span).filter(|_| !span.ends_with(|c: char| c.is_ascii_digit()));
+    let span = span.and_then(|span| i64::try_from(span.as_nanos()).ok());
     let moment = span.and_then(|span| Datetime::now().nanos().checked_sub(span));
     moment.map(Datetime::from_nanos).ok_or_else(|| {
         let error = format!("{text:?} is no time: give 2026-03-01, 2026-03-01T12:00:00Z, or 15m, 2h, 3d");
@@ -136,31 +140,30 @@ async fn entries(engine: &Arc<Engine>, path: &str, since: Option<&str>, to: &mut
     let failed = |error: crate::catalog::CatalogError| error.to_string();
     let since = since.and_then(|text| Datetime::parse(text).ok()).map(|(moment, _)| moment);
     let readers = Arc::clone(engine.readers());
+    let path = in_tree(path);
     let Some(name) = readers.ask(|reader| reader.find_ever(path)).map_err(failed)? else {
         return Err(format!("{path}: nothing of that name is, or was, in the mirror"));
     };
-    let versions = match path.is_empty() || readers.ask(|reader| reader.is_directory(name)).map_err(failed)? {
-        true => Vec::new(),
-        false => readers.ask(|reader| reader.versions_of(name)).map_err(failed)?,
-    };
-    let text = |moment: Datetime| moment.to_string();
-    if !versions.is_empty() {
-        for version in versions.into_iter().filter(|version| {
-            // By the Source's clock: when it came, or went.
-            since.is_none_or(|since| version.begin >= since || version.until.is_some_and(|until| until >= since))
-        }) {
-            let entry = VersionEntry {
-                change: version.how.map(|how| how.kind().name().to_owned()),
-                begin: text(version.begin),
-                until: version.until.map(text),
-                deleted: version.gone,
-                size: version.size,
-                hash: version.hashes.strongest().map(ToString::to_string),
-                cached: version.here,
-            };
-            control::say(to, &Response::Version(entry)).await;
+    let is_resource = !path.is_empty() && !readers.ask(|reader| reader.is_directory(name)).map_err(failed)?;
+    if is_resource {
+        let resource = readers.ask(|reader| reader.resource_of(name)).map_err(failed)?;
+        engine.history(resource, None).await;
+        if let Some(trouble) = engine.asked(resource).trouble {
+            let text = format!("the Source could not be asked for other versions: {trouble}");
+            control::say(to, &Response::Note { text }).await;
         }
-        return Ok(());
+        let reading = Arc::clone(&readers);
+        let versions = tokio::task::spawn_blocking(move || reading.ask(|reader| reader.versions_of(resource)));
+        let versions = versions.await.map_err(|error| error.to_string())?.map_err(failed)?;
+        if !versions.is_empty() {
+            for version in versions.into_iter().filter(|version| {
+                // By the Source's clock: when it came, or went.
+                since.is_none_or(|since| version.begin >= since || version.until.is_some_and(|until| until >= since))
+            }) {
+                control::say(to, &Response::Version(version_entry(version))).await;
+            }
+            return Ok(());
+        }
     }
     for sync in readers.ask(|reader| reader.syncs(since)).map_err(failed)? {
         let reading = Arc::clone(&readers);
@@ -189,10 +192,49 @@ async fn entries(engine: &Arc<Engine>, path: &str, since: Option<&str>, to: &mut
             true => (sync.added, sync.updated, sync.deleted),
             false => (count("created"), count("updated"), count("deleted")),
         };
-        let entry = SyncEntry { time: text(sync.time), from: sync.how, added, updated, deleted, changes };
+        let entry = SyncEntry { time: sync.time.to_string(), from: sync.how, added, updated, deleted, changes };
         control::say(to, &Response::Sync(entry)).await;
     }
     Ok(())
+}
+
+/// The path in the current tree of what lies in `.versions`, or in the tree as of a moment.
+fn in_tree(path: &str) -> &str {
+    let Some(rest) = path.strip_prefix(".versions").filter(|rest| rest.is_empty() || rest.starts_with('/')) else {
+        return path;
+    };
+    let rest = rest.trim_start_matches('/');
+    let (first, below) = rest.split_once('/').unwrap_or((rest, ""));
+    match first.strip_prefix('@').map(Datetime::parse_spelled) {
+        Some(Ok(_)) => below,
+        _ => rest,
+    }
+}
+
+fn version_entry(version: VersionLog) -> VersionEntry {
+    let cached = version.is_here();
+    let place = |whence: &Whence| {
+        let (kind, url) = match whence {
+            Whence::Cache => ("cache", None),
+            Whence::Source(url) => ("source", Some(url)),
+            Whence::Package(url) => ("package", Some(url)),
+            Whence::Memento(url) => ("memento", Some(url)),
+            Whence::Patch => ("patch", None),
+        };
+        PlaceEntry { kind: kind.to_owned(), url: url.cloned() }
+    };
+    VersionEntry {
+        change: version.how.filter(|how| !how.is_archived()).map(|how| how.kind().name().to_owned()),
+        archived: version.how.is_some_and(How::is_archived),
+        begin: version.begin.to_string(),
+        until: version.until.map(|until| until.to_string()),
+        deleted: version.gone,
+        size: version.size,
+        hash: version.hashes.strongest().map(ToString::to_string),
+        cached,
+        name: (!version.places.is_empty()).then_some(version.name),
+        places: version.places.iter().map(place).collect(),
+    }
 }
 
 #[cfg(test)]

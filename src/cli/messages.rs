@@ -88,6 +88,8 @@ pub(super) struct ChangeEntry {
 pub(super) struct VersionEntry {
     /// `created` or `updated`, if that is known.
     pub(super) change: Option<String>,
+    /// Whether only an archive tells of it.
+    pub(super) archived: bool,
     pub(super) begin: String,
     /// None while it is in force.
     pub(super) until: Option<String>,
@@ -97,6 +99,20 @@ pub(super) struct VersionEntry {
     pub(super) hash: Option<String>,
     /// Whether its content is in the cache.
     pub(super) cached: bool,
+    /// The name of its file below `.versions/PATH/`; none if it can be had nowhere.
+    pub(super) name: Option<String>,
+    /// Where it can be had, the nearest first.
+    #[serde(rename = "where")]
+    pub(super) places: Vec<PlaceEntry>,
+}
+
+/// Where a version can be had.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct PlaceEntry {
+    /// `cache`, `source`, `package`, `memento` or `patch`.
+    pub(super) kind: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) url: Option<String>,
 }
 
 /// What an audit found.
@@ -178,6 +194,8 @@ pub(super) enum Response {
     Sync(SyncEntry),
     /// A version of a resource.
     Version(VersionEntry),
+    /// What the user should know beside the answer.
+    Note { text: String },
     /// What an audit found.
     Audited(Box<AuditReport>),
     /// It is done.

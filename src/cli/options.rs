@@ -51,6 +51,11 @@ pub const DEFINITIONS: &[Definition] = &[
     define("rate=BYTES", "no limit", "the most bytes a second (K, M, G are understood)"),
     define("poll=SECONDS", "3600", "how often the Source is asked what changed; 0: only at mount and by `refresh`"),
     define(
+        "keep=DURATION",
+        "30d",
+        "how long content is kept that was superseded (s, m, h, d, w are understood); the last three versions of each resource are kept in any case, and what can be fetched again is not counted",
+    ),
+    define(
         "set=NAME",
         "all sets",
         "mirror one of several sets of resources, by its name or the URL of its Capability List",
@@ -78,7 +83,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "how long mount waits for the tree to be complete before it returns and goes on behind",
     ),
     define("bg", "off", "return as soon as the mount answers, even if the Source does not"),
-    define("visible", "off", "list .resourcesync in the root; it can always be reached by name"),
+    define("visible", "off", "list .resourcesync and .versions in the root; they can always be reached by name"),
     define("uid=ID", "who mounts", "the owner of all files"),
     define("gid=ID", "who mounts", "the group of all files"),
     define("umask=OCTAL", "022", "permissions to take away from 0444 and 0555"),
@@ -145,7 +150,22 @@ const ACCEPTED: &[&str] = &[
 ];
 
 /// Options of the contract that later versions bring.
-const LATER: &[&str] = &["notify", "listen", "callback", "keep", "allow_private", "user="];
+const LATER: &[&str] = &["notify", "listen", "callback", "allow_private", "user="];
+
+/// A duration: a number of seconds, or of what its unit says (`90s`, `15m`, `2h`, `3d`, `1w`, `2 hours`).
+pub(super) fn span(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).trim_end();
+    let seconds = match text[number.len()..].trim_start() {
+        "" | "s" | "second" | "seconds" => 1,
+        "m" | "minute" | "minutes" => 60,
+        "h" | "hour" | "hours" => 3600,
+        "d" | "day" | "days" => 86_400,
+        "w" | "week" | "weeks" => 604_800,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(seconds).map(Duration::from_secs)
+}
 
 /// The options of one mount.
 #[derive(Clone, Debug, PartialEq)]
@@ -160,6 +180,7 @@ pub struct Options {
     pub connections: usize,
     pub rate: Option<u64>,
     pub poll: Option<Duration>,
+    pub keep: Duration,
     pub set: Option<String>,
     pub base: Option<String>,
     pub credentials: Option<PathBuf>,
@@ -191,6 +212,7 @@ impl Default for Options {
             connections: 8,
             rate: None,
             poll: Some(Duration::from_secs(3600)),
+            keep: Duration::from_secs(30 * 86_400),
             set: None,
             base: None,
             credentials: None,
@@ -259,6 +281,12 @@ impl Options {
             "poll" => {
                 let seconds = number(name, needs()?, 0, 31_536_000)?;
                 self.poll = (seconds > 0).then(|| Duration::from_secs(seconds));
+            }
+            "keep" => {
+                let value = needs()?;
+                let keep =
+                    span(value).ok_or_else(|| format!("-o keep={value}: not a duration; give 0, 12h, 30d or 52w"))?;
+                self.keep = keep;
             }
             "set" => self.set = Some(needs()?.to_owned()),
             "base" => {

@@ -104,7 +104,7 @@ fn package_path(number: u64) -> String {
 
 impl Content {
     /// Something changes, and the documents tell of it.
-    pub(super) fn change(&mut self) {
+    pub(super) fn change(&mut self, at: Datetime) {
         let number = self.history.made;
         self.history.made += 1;
         let round = number / 4;
@@ -117,21 +117,21 @@ impl Content {
                      {{\"op\": \"replace\", \"path\": \"/note\", \"value\": \"{note}\"}}]"
                 );
                 let patch = Some((patch, "application/json-patch+json", "json"));
-                self.put(json_path(record), JSON, json(record, revision), patch);
+                self.put(at, json_path(record), JSON, json(record, revision), patch);
             }
             1 => {
                 let patch = format!("<diff><replace sel=\"record/revision/text()\">{revision}</replace></diff>\n");
                 let patch = Some((patch, "application/xml-patch+xml", "xml"));
-                self.put(xml_path(record), XML, xml(record, revision), patch);
+                self.put(at, xml_path(record), XML, xml(record, revision), patch);
             }
             2 => {
                 let text = format!("News {round}: {}.\n", words(round + 5000, 12));
-                self.put(format!("/news/news-{round:04}.txt"), "text/plain", Make::Bytes(text.into()), None);
+                self.put(at, format!("/news/news-{round:04}.txt"), "text/plain", Make::Bytes(text.into()), None);
             }
-            _ if round >= NEWS => self.remove(format!("/news/news-{:04}.txt", round - NEWS)),
+            _ if round >= NEWS => self.remove(at, format!("/news/news-{:04}.txt", round - NEWS)),
             _ => {
                 let text = format!("News {round}, corrected: {}.\n", words(round + 9000, 12));
-                self.put(format!("/news/news-{round:04}.txt"), "text/plain", Make::Bytes(text.into()), None);
+                self.put(at, format!("/news/news-{round:04}.txt"), "text/plain", Make::Bytes(text.into()), None);
             }
         }
         if self.history.open.len() >= CLOSED_AFTER {
@@ -140,8 +140,14 @@ impl Content {
         self.tell();
     }
 
-    fn put(&mut self, path: String, media: &'static str, make: Make, patch: Option<(String, &'static str, &str)>) {
-        let at = Datetime::now();
+    pub(super) fn put(
+        &mut self,
+        at: Datetime,
+        path: String,
+        media: &'static str,
+        make: Make,
+        patch: Option<(String, &'static str, &str)>,
+    ) {
         let resource = Resource::new(media, at, make);
         let patch = patch.map(|(text, media, extension)| {
             let path = format!("/patches/{:06}.{extension}", self.history.made);
@@ -149,14 +155,15 @@ impl Content {
             self.patches.insert(path.clone(), (media, Bytes::from(text)));
             (path, media, length)
         });
+        self.versions.keep(&path, resource.clone());
         let known = self.resources.insert(path.clone(), resource.clone()).is_some();
         let kind = if known { "updated" } else { "created" };
         self.history.open.push(Change { path, kind, at, resource: Some(resource), patch });
     }
 
-    fn remove(&mut self, path: String) {
+    fn remove(&mut self, at: Datetime, path: String) {
         if self.resources.remove(&path).is_some() {
-            let at = Datetime::now();
+            self.versions.deleted(&path);
             self.history.open.push(Change { path, kind: "deleted", at, resource: None, patch: None });
         }
     }
@@ -260,9 +267,11 @@ impl Content {
         });
         let _ = writeln!(
             text,
-            "  <url><loc>{}</loc>{lastmod}<rs:md change=\"{kind}\" datetime=\"{at}\"{facts}{place}/>{}</url>",
+            "  <url><loc>{}</loc>{lastmod}<rs:md change=\"{kind}\" datetime=\"{at}\"{facts}{place}/>{}{}{}</url>",
             escape(loc.as_str()),
             link.unwrap_or_default(),
+            resource.as_ref().and_then(|_| self.memento_link(&change.path, *at, &facts)).unwrap_or_default(),
+            self.negotiation(&change.path),
         );
     }
 

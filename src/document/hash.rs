@@ -157,6 +157,12 @@ impl Hashes {
         self.0.last()
     }
 
+    /// Whether they can be of the same bytes as others: no algorithm says otherwise.
+    #[must_use]
+    pub fn agree(&self, others: &Self) -> bool {
+        self.iter().all(|hash| others.get(hash.algorithm()).is_none_or(|other| other == hash))
+    }
+
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {

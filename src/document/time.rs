@@ -57,7 +57,47 @@ impl Datetime {
         let text = text.trim();
         read(text.as_bytes()).ok_or_else(|| NotADatetime(text.chars().take(40).collect()))
     }
+
+    /// Reads a moment in any spelling that names one: a W3C datetime, basic ISO 8601 (`20130102T180000.25Z`), or
+    /// the 14 digits of a memento (RFC 7089 archives write `20130102180000`), or the first 8 or 12 of them.
+    ///
+    /// # Errors
+    /// If the text is none of these, or names a day or an hour that does not exist.
+    pub fn parse_spelled(text: &str) -> Result<Self, NotADatetime> {
+        let number = text.strip_suffix('Z').unwrap_or(text);
+        let (whole, fraction) = number.split_once('.').map_or((number, None), |(whole, rest)| (whole, Some(rest)));
+        let digits = match whole.split_once('T') {
+            Some((date, time)) if date.len() == 8 && matches!(time.len(), 4 | 6) => format!("{date}{time}"),
+            None if matches!(whole.len(), 8 | 12 | 14) => whole.to_owned(),
+            _ => String::new(),
+        };
+        if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+            return Self::parse(text).map(|(moment, _)| moment);
+        }
+        let part = |at: usize| digits.get(at..at + 2).unwrap_or("00");
+        let fraction = fraction.map(|digits| format!(".{digits}")).unwrap_or_default();
+        let (year, month, day) = (&digits[..4], part(4), part(6));
+        let spelled = format!("{year}-{month}-{day}T{}:{}:{}{fraction}Z", part(8), part(10), part(12));
+        Self::parse(&spelled).map(|(moment, _)| moment)
+    }
+
+    /// Basic ISO 8601 in UTC: `20130102T180000Z`; with as many digits of a second as are needed, if `fraction`
+    /// says so.
+    #[must_use]
+    pub fn basic(self, fraction: bool) -> String {
+        let shown = if fraction { self } else { Self(self.0 - self.0.rem_euclid(SECOND)) };
+        shown.to_string().replace(['-', ':'], "")
+    }
+
+    /// The second that the moment lies in.
+    #[must_use]
+    pub fn second(self) -> i64 {
+        self.0.div_euclid(SECOND)
+    }
 }
+
+/// In nanoseconds.
+const SECOND: i64 = 1_000_000_000;
 
 /// RFC 3339 in UTC, with as many digits of a second as are needed.
 impl fmt::Display for Datetime {
@@ -222,6 +262,46 @@ mod tests {
             "9999-12-31",
         ] {
             assert!(Datetime::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_moment_has_many_spellings() {
+        for text in [
+            "2013-01-02T18:00:00Z",
+            "2013-01-02T19:00:00+01:00",
+            "20130102T180000Z",
+            "20130102T180000",
+            "20130102T1800Z",
+            "20130102180000",
+            "201301021800",
+            "20130102T180000.000Z",
+            "2013-01-02T18:00Z",
+        ] {
+            let moment = Datetime::parse_spelled(text).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(moment.basic(true), "20130102T180000Z", "{text}");
+        }
+        let moment = Datetime::parse_spelled("20130102T180000.25Z").unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(
+            (moment.basic(true).as_str(), moment.basic(false).as_str()),
+            ("20130102T180000.25Z", "20130102T180000Z")
+        );
+        assert_eq!(Datetime::parse_spelled("20130102"), Datetime::parse_spelled("2013-01-02"));
+        let early = Datetime::parse_spelled("1969-12-31T23:59:59.5Z").unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!((early.basic(false).as_str(), early.second()), ("19691231T235959Z", -1));
+        for text in [
+            "",
+            "T",
+            "2013T",
+            "20131302",
+            "20130102T250000Z",
+            "20130102T180000.Z",
+            "201301",
+            "20130102T18000a",
+            "+2013",
+            "2013010218000\u{660}",
+        ] {
+            assert!(Datetime::parse_spelled(text).is_err(), "{text}");
         }
     }
 

@@ -13,6 +13,9 @@ use fuser::{
 
 use super::attributes::Owner;
 use super::control::{self, Snapshots};
+use super::inodes::{Moments, Place, versions_ino};
+use super::stream::Stream;
+use super::versions::{self, Versions};
 use super::{Contents, listing, xattr};
 use crate::catalog::{CatalogError, Inode, Node, Pool, ROOT, ROOT_INO, Reader};
 use crate::store::Body;
@@ -26,7 +29,7 @@ pub struct View {
     pub gid: u32,
     /// Permissions that are taken away.
     pub umask: u16,
-    /// Whether `.resourcesync` is listed.
+    /// Whether `.resourcesync` and `.versions` are listed.
     pub visible: bool,
     /// The generation of all inode numbers.
     pub generation: u64,
@@ -42,7 +45,8 @@ pub struct Filesystem {
     owner: Owner,
     view: View,
     generation: Generation,
-    snapshots: Snapshots,
+    snapshots: Arc<Snapshots>,
+    versions: Arc<Versions>,
     no_open: bool,
     no_opendir: bool,
 }
@@ -54,8 +58,8 @@ impl std::fmt::Debug for Filesystem {
 }
 
 /// An inode never changes, so what is said of it holds for ever.
-const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
-const NOT_AT_ALL: Duration = Duration::ZERO;
+pub(super) const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
+pub(super) const NOT_AT_ALL: Duration = Duration::ZERO;
 const STATFS_BLOCK: u32 = 4096;
 const WRITING: Errno = Errno::EROFS;
 
@@ -69,28 +73,43 @@ fn reply_read(reply: ReplyData, content: &Body, offset: u64, size: u32) {
     }
 }
 
+/// Asks the catalog; a failure is logged and becomes EIO.
+pub(super) fn ask<T>(readers: &Pool, question: impl FnOnce(&Reader) -> Result<T, CatalogError>) -> Result<T, Errno> {
+    readers.ask(question).map_err(|error| {
+        tracing::error!("{error}");
+        Errno::EIO
+    })
+}
+
 impl Filesystem {
     /// A file system over a catalog and what brings content.
     #[must_use]
     pub fn new(readers: Arc<Pool>, contents: Arc<dyn Contents>, view: View) -> Self {
+        let owner = Owner { uid: view.uid, gid: view.gid, umask: view.umask };
+        let (generation, snapshots) = (Generation(view.generation), Arc::<Snapshots>::default());
+        let versions =
+            Versions::new(Arc::clone(&readers), Arc::clone(&contents), owner, generation, Arc::clone(&snapshots));
         Self {
             readers,
             contents,
-            owner: Owner { uid: view.uid, gid: view.gid, umask: view.umask },
+            owner,
             view,
-            generation: Generation(view.generation),
-            snapshots: Snapshots::default(),
+            generation,
+            snapshots,
+            versions: Arc::new(versions),
             no_open: false,
             no_opendir: false,
         }
     }
 
-    /// Asks the catalog; a failure is logged and becomes EIO.
     fn ask<T>(&self, question: impl FnOnce(&Reader) -> Result<T, CatalogError>) -> Result<T, Errno> {
-        self.readers.ask(question).map_err(|error| {
-            tracing::error!("{error}");
-            Errno::EIO
-        })
+        ask(&self.readers, question)
+    }
+
+    /// The moments whose trees the kernel knows of.
+    #[must_use]
+    pub fn moments(&self) -> Arc<Moments> {
+        Arc::clone(&self.versions.moments)
     }
 
     fn control_directory(&self) -> FileAttr {
@@ -113,48 +132,59 @@ impl Filesystem {
         Ok(reader.parent(directory)?.unwrap_or(ROOT))
     }
 
-    fn xattrs(&self, ino: INodeNo) -> Result<std::collections::BTreeMap<String, Vec<u8>>, Errno> {
-        let Some(Inode::Version(version)) = Inode::from_ino(ino.0).filter(|_| !Snapshots::is_ours(ino.0)) else {
-            return Ok(Default::default());
-        };
-        let row = self.ask(|reader| reader.version(version))?.ok_or(Errno::ENOENT)?;
-        Ok(xattr::attributes(&row, self.contents.verified(version)))
+    fn xattrs(&self, ino: INodeNo) -> Result<xattr::Attributes, Errno> {
+        match Place::of(ino.0) {
+            Some(Place::Tree(Inode::Version(version))) => {
+                let (row, links) = self.ask(|reader| xattr::facts(reader, version))?.ok_or(Errno::ENOENT)?;
+                Ok(xattr::attributes(&row, &links, self.contents.verified(version)))
+            }
+            Some(place @ (Place::Versions(_) | Place::Moment(..))) => self.versions.xattrs(place),
+            _ => Ok(xattr::Attributes::default()),
+        }
     }
 
-    fn stream(
-        &self,
-        ino: INodeNo,
-        offset: u64,
-        mut add: impl FnMut(&listing::Item<'_>, &FileAttr, bool) -> bool,
-    ) -> Result<(), Errno> {
-        if ino.0 == control::DIRECTORY_INO {
-            let names = [".", ".."].into_iter().chain(control::FILES);
-            for (index, name) in names.enumerate().skip(usize::try_from(offset).unwrap_or(usize::MAX)) {
-                let directory = index < 2;
-                let node = match directory {
-                    true => Node::Directory { ino: [control::DIRECTORY_INO, ROOT_INO][index], changed: 0 },
-                    false => {
-                        Node::File { ino: control::DIRECTORY_INO + (1 << 61) + index as u64, mtime: 0, size: None }
-                    }
-                };
-                let item = listing::Item { cookie: index as u64 + 1, name, node };
-                if !add(&item, &self.owner.node(&node), false) {
-                    break;
-                }
+    /// Answers a listing.
+    fn list(&self, ino: INodeNo, offset: u64, mut stream: Stream) {
+        match Place::of(ino.0) {
+            Some(Place::Versions(name)) => self.versions.list_versions(name, offset, stream),
+            Some(Place::Moment(number, name)) => self.versions.list_at(number, name, offset, stream),
+            Some(Place::Made) => {
+                self.list_control(offset, &mut stream);
+                stream.end(Ok(()));
             }
-            return Ok(());
+            Some(Place::Tree(Inode::Directory(directory))) => {
+                let result = self.list_tree(directory, offset, &mut stream);
+                stream.end(result);
+            }
+            _ => stream.end(Err(Errno::ENOTDIR)),
         }
-        let Some(Inode::Directory(directory)) = Inode::from_ino(ino.0) else { return Err(Errno::ENOTDIR) };
+    }
+
+    fn list_control(&self, offset: u64, stream: &mut Stream) {
+        let names = [".", ".."].into_iter().chain(control::FILES);
+        for (index, name) in names.enumerate().skip(usize::try_from(offset).unwrap_or(usize::MAX)) {
+            let node = match index {
+                0 | 1 => Node::Directory { ino: [control::DIRECTORY_INO, ROOT_INO][index], changed: 0 },
+                _ => Node::File { ino: control::DIRECTORY_INO + (1 << 61) + index as u64, mtime: 0, size: None },
+            };
+            if !stream.add(index as u64 + 1, name, &self.owner.node(&node), &NOT_AT_ALL) {
+                break;
+            }
+        }
+    }
+
+    fn list_tree(&self, directory: i64, offset: u64, stream: &mut Stream) -> Result<(), Errno> {
         let mut unknown = Vec::new();
         let visible = self.view.visible && directory == ROOT;
         self.ask(|reader| {
-            let missing = Node::Directory { ino: ino.0, changed: 0 };
+            let missing = Node::Directory { ino: crate::catalog::directory_ino(directory), changed: 0 };
             let own = reader.node(Inode::Directory(directory))?.unwrap_or(missing);
             let above = Inode::Directory(Self::parent(reader, directory)?);
             let parent = reader.node(above)?.unwrap_or(missing);
             listing::directory(reader, directory, own, parent, offset, visible, |item| {
                 let known = !matches!(item.node, Node::File { size: None, .. });
-                let more = add(item, &self.owner.node(&item.node), known);
+                let ttl = if known { FOR_EVER } else { NOT_AT_ALL };
+                let more = stream.add(item.cookie, item.name, &self.owner.node(&item.node), &ttl);
                 if !known
                     && more
                     && let Some(Inode::Version(version)) = Inode::from_ino(item.node.ino())
@@ -169,6 +199,65 @@ impl Filesystem {
         }
         Ok(())
     }
+
+    fn lookup_made(&self, name: &str, reply: ReplyEntry) {
+        match name {
+            "." => reply.entry(&FOR_EVER, &self.control_directory(), self.generation),
+            ".." => reply.entry(&FOR_EVER, &self.owner.directory(ROOT_INO, 0), self.generation),
+            _ => self.lookup_control(name, reply),
+        }
+    }
+
+    fn lookup_tree(&self, inode: Inode, name: &str, reply: ReplyEntry) {
+        let found = self.ask(|reader| match (name, inode) {
+            // Asked by those who open by handle.
+            (".", inode) => reader.node(inode),
+            ("..", Inode::Directory(directory)) => reader.node(Inode::Directory(Self::parent(reader, directory)?)),
+            (_, Inode::Directory(directory)) => reader.lookup(directory, name),
+            (_, Inode::Version(_)) => Ok(None),
+        });
+        match found {
+            Err(errno) => reply.error(errno),
+            Ok(None) => self.negative(reply),
+            Ok(Some(node)) => {
+                let known = !matches!(node, Node::File { size: None, .. });
+                let attr_ttl = if known { FOR_EVER } else { NOT_AT_ALL };
+                reply.entry_with_ttls(&attr_ttl, &FOR_EVER, &self.owner.node(&node), self.generation);
+            }
+        }
+    }
+
+    fn getattr_made(&self, ino: u64, reply: ReplyAttr) {
+        if ino == control::DIRECTORY_INO {
+            return reply.attr(&FOR_EVER, &self.control_directory());
+        }
+        let Some(content) = self.snapshots.get(ino) else { return reply.error(Errno::ENOENT) };
+        let length = content.len() as u64;
+        let attributes = match self.snapshots.is_link(ino) {
+            true => self.owner.link(ino, length),
+            false => self.owner.file(ino, crate::document::Datetime::now().nanos(), length),
+        };
+        reply.attr(&FOR_EVER, &attributes);
+    }
+
+    fn getattr_tree(&self, inode: Inode, reply: ReplyAttr) {
+        match self.ask(|reader| reader.node(inode)) {
+            Err(errno) => reply.error(errno),
+            Ok(None) => reply.error(Errno::ENOENT),
+            Ok(Some(Node::File { ino, mtime, size: None })) => {
+                let Inode::Version(version) = inode else { return reply.error(Errno::EIO) };
+                let owner = self.owner;
+                self.contents.size(
+                    version,
+                    Box::new(move |size| match size {
+                        Ok(size) => reply.attr(&FOR_EVER, &owner.file(ino, mtime, size)),
+                        Err(()) => reply.error(Errno::EIO),
+                    }),
+                );
+            }
+            Ok(Some(node)) => reply.attr(&FOR_EVER, &self.owner.node(&node)),
+        }
+    }
 }
 
 impl fuser::Filesystem for Filesystem {
@@ -178,6 +267,7 @@ impl fuser::Filesystem for Filesystem {
             | InitFlags::FUSE_CACHE_SYMLINKS
             | InitFlags::FUSE_EXPORT_SUPPORT
             | InitFlags::FUSE_DO_READDIRPLUS
+            | InitFlags::FUSE_AUTO_INVAL_DATA
             | InitFlags::FUSE_NO_OPEN_SUPPORT
             | InitFlags::FUSE_NO_OPENDIR_SUPPORT;
         if !self.view.always_plus {
@@ -197,70 +287,49 @@ impl fuser::Filesystem for Filesystem {
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let Some(name) = name.to_str() else { return self.negative(reply) };
-        if Snapshots::is_ours(parent.0) {
-            return match name {
-                "." => reply.entry(&FOR_EVER, &self.control_directory(), self.generation),
-                ".." => reply.entry(&FOR_EVER, &self.owner.directory(ROOT_INO, 0), self.generation),
-                _ => self.lookup_control(name, reply),
-            };
-        }
-        if parent.0 == ROOT_INO && name == control::DIRECTORY {
-            return reply.entry(&FOR_EVER, &self.control_directory(), self.generation);
-        }
-        let Some(inode) = Inode::from_ino(parent.0) else { return reply.error(Errno::ENOENT) };
-        let found = self.ask(|reader| match (name, inode) {
-            // Asked by those who open by handle.
-            (".", inode) => reader.node(inode),
-            ("..", Inode::Directory(directory)) => reader.node(Inode::Directory(Self::parent(reader, directory)?)),
-            (_, Inode::Directory(directory)) => reader.lookup(directory, name),
-            (_, Inode::Version(_)) => Ok(None),
-        });
-        match found {
-            Err(errno) => reply.error(errno),
-            Ok(None) => self.negative(reply),
-            Ok(Some(node)) => {
-                let known = !matches!(node, Node::File { size: None, .. });
-                let attr_ttl = if known { FOR_EVER } else { NOT_AT_ALL };
-                reply.entry_with_ttls(&attr_ttl, &FOR_EVER, &self.owner.node(&node), self.generation);
+        match Place::of(parent.0) {
+            Some(Place::Made) => self.lookup_made(name, reply),
+            Some(Place::Versions(directory)) => self.versions.lookup_in_versions(directory, name, reply),
+            Some(Place::Moment(number, directory)) => self.versions.lookup_at(number, directory, name, reply),
+            Some(Place::Tree(Inode::Directory(ROOT))) if name == control::DIRECTORY => {
+                reply.entry(&FOR_EVER, &self.control_directory(), self.generation);
             }
+            Some(Place::Tree(Inode::Directory(ROOT))) if name == versions::DIRECTORY => {
+                let attributes = self.owner.directory(versions_ino(ROOT), 0);
+                reply.entry_with_ttls(&NOT_AT_ALL, &FOR_EVER, &attributes, self.generation);
+            }
+            Some(Place::Tree(inode)) => self.lookup_tree(inode, name, reply),
+            None => reply.error(Errno::ENOENT),
         }
     }
 
     fn forget(&self, _request: &Request, ino: INodeNo, lookups: u64) {
-        if Snapshots::is_ours(ino.0) {
-            self.snapshots.forget(ino.0, lookups);
+        match Place::of(ino.0) {
+            Some(Place::Made) => self.snapshots.forget(ino.0, lookups),
+            place => self.versions.forget(place, lookups),
         }
     }
 
     fn getattr(&self, _request: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
-        if ino.0 == control::DIRECTORY_INO {
-            return reply.attr(&FOR_EVER, &self.control_directory());
-        }
-        if Snapshots::is_ours(ino.0) {
-            return match self.snapshots.get(ino.0) {
-                Some(content) => {
-                    let now = crate::document::Datetime::now().nanos();
-                    reply.attr(&FOR_EVER, &self.owner.file(ino.0, now, content.len() as u64));
-                }
-                None => reply.error(Errno::ENOENT),
-            };
-        }
-        let Some(inode) = Inode::from_ino(ino.0) else { return reply.error(Errno::ENOENT) };
-        match self.ask(|reader| reader.node(inode)) {
-            Err(errno) => reply.error(errno),
-            Ok(None) => reply.error(Errno::ENOENT),
-            Ok(Some(Node::File { ino, mtime, size: None })) => {
-                let Inode::Version(version) = inode else { return reply.error(Errno::EIO) };
-                let owner = self.owner;
-                self.contents.size(
-                    version,
-                    Box::new(move |size| match size {
-                        Ok(size) => reply.attr(&FOR_EVER, &owner.file(ino, mtime, size)),
-                        Err(()) => reply.error(Errno::EIO),
-                    }),
-                );
+        let directory = match Place::of(ino.0) {
+            None => return reply.error(Errno::ENOENT),
+            Some(Place::Made) => return self.getattr_made(ino.0, reply),
+            Some(Place::Tree(inode)) => return self.getattr_tree(inode, reply),
+            Some(Place::Versions(name)) => self.versions.directory(name).map(|attributes| (NOT_AT_ALL, attributes)),
+            Some(Place::Moment(number, name)) => {
+                self.versions.directory_at(number, name).map(|attributes| (FOR_EVER, attributes))
             }
-            Ok(Some(node)) => reply.attr(&FOR_EVER, &self.owner.node(&node)),
+        };
+        match directory {
+            Ok((ttl, attributes)) => reply.attr(&ttl, &attributes),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
+        match self.snapshots.get(ino.0).filter(|_| self.snapshots.is_link(ino.0)) {
+            Some(target) => reply.data(&target),
+            None => reply.error(Errno::EINVAL),
         }
     }
 
@@ -318,32 +387,12 @@ impl fuser::Filesystem for Filesystem {
         }
     }
 
-    fn readdir(&self, _request: &Request, ino: INodeNo, _fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
-        let streamed = self.stream(ino, offset, |item, attributes, _| {
-            !reply.add(attributes.ino, item.cookie, attributes.kind, item.name)
-        });
-        match streamed {
-            Ok(()) => reply.ok(),
-            Err(errno) => reply.error(errno),
-        }
+    fn readdir(&self, _request: &Request, ino: INodeNo, _fh: FileHandle, offset: u64, reply: ReplyDirectory) {
+        self.list(ino, offset, Stream::Plain(reply));
     }
 
-    fn readdirplus(
-        &self,
-        _request: &Request,
-        ino: INodeNo,
-        _fh: FileHandle,
-        offset: u64,
-        mut reply: ReplyDirectoryPlus,
-    ) {
-        let streamed = self.stream(ino, offset, |item, attributes, known| {
-            let ttl = if known { FOR_EVER } else { NOT_AT_ALL };
-            !reply.add(attributes.ino, item.cookie, item.name, &ttl, attributes, self.generation)
-        });
-        match streamed {
-            Ok(()) => reply.ok(),
-            Err(errno) => reply.error(errno),
-        }
+    fn readdirplus(&self, _request: &Request, ino: INodeNo, _fh: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
+        self.list(ino, offset, Stream::Plus(reply, self.generation));
     }
 
     fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {

@@ -40,6 +40,12 @@ impl Owner {
         self.attributes(ino, mtime, size, FileType::RegularFile, 0o444)
     }
 
+    /// A symbolic link to a target of so many bytes.
+    pub(super) fn link(&self, ino: u64, length: u64) -> FileAttr {
+        let now = crate::document::Datetime::now().nanos();
+        FileAttr { perm: 0o777, ..self.attributes(ino, now, length, FileType::Symlink, 0o777) }
+    }
+
     fn attributes(&self, ino: u64, mtime: i64, size: u64, kind: FileType, mode: u16) -> FileAttr {
         let mtime = time(mtime);
         FileAttr {

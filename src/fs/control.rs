@@ -1,4 +1,4 @@
-//! `.resourcesync`: files that are made when they are looked up.
+//! `.resourcesync`: files that are made when they are looked up; and symbolic links, which are made so, too.
 //!
 //! A file that changes by nature gets a new inode at each LOOKUP, with what it is at that moment, so
 //! that the rule "an inode never changes" has no exception.
@@ -25,6 +25,7 @@ pub(super) struct Snapshots {
 struct Snapshot {
     lookups: u64,
     content: Arc<Vec<u8>>,
+    link: bool,
 }
 
 impl Snapshots {
@@ -35,17 +36,31 @@ impl Snapshots {
 
     /// Keeps a file's content under a new inode number, until the kernel forgets it.
     pub(super) fn add(&self, content: Vec<u8>) -> (u64, Arc<Vec<u8>>) {
+        self.keep(content, false)
+    }
+
+    /// Keeps the target of a symbolic link in the same way.
+    pub(super) fn add_link(&self, target: Vec<u8>) -> (u64, Arc<Vec<u8>>) {
+        self.keep(target, true)
+    }
+
+    fn keep(&self, content: Vec<u8>, link: bool) -> (u64, Arc<Vec<u8>>) {
         let ino = DIRECTORY_INO + 1 + self.next.fetch_add(1, Ordering::Relaxed);
         let content = Arc::new(content);
         self.known
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .insert(ino, Snapshot { lookups: 1, content: Arc::clone(&content) });
+            .insert(ino, Snapshot { lookups: 1, content: Arc::clone(&content), link });
         (ino, content)
     }
 
+    /// The content of a file, or the target of a link.
     pub(super) fn get(&self, ino: u64) -> Option<Arc<Vec<u8>>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&ino).map(|known| Arc::clone(&known.content))
+    }
+
+    pub(super) fn is_link(&self, ino: u64) -> bool {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&ino).is_some_and(|known| known.link)
     }
 
     pub(super) fn forget(&self, ino: u64, lookups: u64) {

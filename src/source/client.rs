@@ -102,6 +102,10 @@ pub struct Asked<'a> {
     pub document: bool,
     /// Somebody waits: nothing, retries included, goes on longer than this without progress.
     pub patience: Option<Duration>,
+    /// The moment that a TimeGate is asked about, as `Accept-Datetime` wants it (RFC 7089, 2.1.1).
+    pub accept_datetime: Option<&'a str>,
+    /// A memento (RFC 7089, 4.5) is an answer whatever its status: a redirect that was archived is not followed.
+    pub memento: bool,
 }
 
 /// HTTP to Sources.
@@ -118,10 +122,12 @@ pub struct Client {
 pub struct Answer {
     /// Where it came from, after redirects.
     pub url: Url,
-    /// The status: 200, 206 or 304.
+    /// The status: 200, 206 or 304; another only as [`Asked::memento`] says.
     pub status: u16,
     /// The head.
     pub headers: HeaderMap,
+    /// The redirects that led here, first to last: where each was met, and its head.
+    pub passed: Vec<(Url, HeaderMap)>,
     response: Response,
     client: Arc<Client>,
     patience: Duration,
@@ -250,6 +256,7 @@ impl Client {
     async fn follow(self: &Arc<Self>, first: Url, asked: &Asked<'_>) -> Result<Answer> {
         let mut url = first.clone();
         let mut visited = HashSet::new();
+        let mut passed = Vec::new();
         loop {
             if !visited.insert(url.clone()) {
                 return Err(SourceError::new(&first, Trouble::RedirectLoop(format!("back at {url}"))));
@@ -257,9 +264,9 @@ impl Client {
             if visited.len() > self.options.redirects + 1 {
                 return Err(SourceError::new(&first, Trouble::TooManyRedirects(self.options.redirects)));
             }
-            let answer = self.once(url.clone(), asked).await?;
-            let status = answer.response.status();
-            if !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
+            let mut answer = self.once(url.clone(), asked).await?;
+            if !redirects(answer.status) || is_wanted_memento(&answer, asked) {
+                answer.passed = passed;
                 return judge(answer, asked);
             }
             let target = text(&answer.headers, &header::LOCATION)
@@ -267,6 +274,7 @@ impl Client {
             let target = url
                 .join(&target)
                 .map_err(|error| SourceError::new(&url, Trouble::BadUrl(format!("redirect to {target:?}: {error}"))))?;
+            passed.push((url, std::mem::take(&mut answer.headers)));
             url = self.checked(target.as_str())?;
         }
     }
@@ -303,6 +311,7 @@ impl Client {
             url,
             status: response.status().as_u16(),
             headers: response.headers().clone(),
+            passed: Vec::new(),
             response,
             client: Arc::clone(self),
             patience: timeout,
@@ -337,6 +346,9 @@ impl Client {
                 put(header::IF_RANGE, validator);
             }
         }
+        if let Some(moment) = asked.accept_datetime {
+            put(HeaderName::from_static("accept-datetime"), moment);
+        }
         if let Some(secret) = self.options.credentials.header(url)
             && let Ok(mut value) = HeaderValue::from_str(secret)
         {
@@ -347,6 +359,14 @@ impl Client {
     }
 }
 
+fn redirects(status: u16) -> bool {
+    matches!(status, 301 | 302 | 303 | 307 | 308)
+}
+
+fn is_wanted_memento(answer: &Answer, asked: &Asked<'_>) -> bool {
+    asked.memento && answer.headers.contains_key("memento-datetime")
+}
+
 /// Lets through the answers that say something.
 fn judge(answer: Answer, asked: &Asked<'_>) -> Result<Answer> {
     let status = answer.response.status();
@@ -354,7 +374,7 @@ fn judge(answer: Answer, asked: &Asked<'_>) -> Result<Answer> {
         StatusCode::OK => true,
         StatusCode::PARTIAL_CONTENT => asked.range.is_some(),
         StatusCode::NOT_MODIFIED => asked.validators.is_some(),
-        _ => false,
+        _ => is_wanted_memento(&answer, asked),
     };
     if wanted {
         return Ok(answer);

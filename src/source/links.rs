@@ -51,15 +51,18 @@ pub fn parse_link_header(value: &str) -> Vec<LinkValue> {
 }
 
 fn parameter_value(text: &str) -> (String, &str) {
-    let Some(quoted) = text.strip_prefix('"') else {
+    // An apostrophe may begin a token (RFC 9110, 5.6.2): it is a quote in the wild, if there are two.
+    let quote = text.chars().next().filter(|first| *first == '"' || *first == '\'' && text[1..].contains('\''));
+    let Some(quote) = quote else {
         let end = text.find([';', ',']).unwrap_or(text.len());
         return (text[..end].trim().to_owned(), &text[end..]);
     };
+    let quoted = &text[1..];
     let mut value = String::new();
     let mut characters = quoted.char_indices();
     while let Some((at, character)) = characters.next() {
         match character {
-            '"' => return (value, &quoted[at + 1..]),
+            _ if character == quote => return (value, &quoted[at + 1..]),
             '\\' => value.extend(characters.next().map(|(_, escaped)| escaped)),
             _ => value.push(character),
         }
@@ -83,8 +86,15 @@ mod tests {
     }
 
     #[test]
+    fn single_quotes_are_understood_and_an_apostrophe_is_none() {
+        let links = parse_link_header("<a>; rel='first memento'; datetime = 'Thu, 03 Jan', <b>; rel='up; title=x");
+        assert!(links[0].is("memento") && links[0].parameter("datetime") == Some("Thu, 03 Jan"));
+        assert_eq!((links[1].parameter("rel"), links[1].parameter("title")), (Some("'up"), Some("x")));
+    }
+
+    #[test]
     fn what_is_no_link_is_passed_over() {
-        for text in ["", "x", "<", "<a", ";;", "<a>;", "<a>;rel=\"", ",,,<a>"] {
+        for text in ["", "x", "<", "<a", ";;", "<a>;", "<a>;rel=\"", ",,,<a>", "<a>;rel='", "<a>;rel=''"] {
             let _ = parse_link_header(text);
         }
     }

@@ -21,6 +21,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use super::download;
 use super::fill::Parts;
 use super::ledger::Ledger;
+use super::mementos::Location;
 use super::open_files::OpenFiles;
 use super::packages::Packages;
 use super::ranges::Ranges;
@@ -28,7 +29,7 @@ use super::status::Status;
 use super::{Config, Shared, SyncError, Verify};
 use crate::catalog::{Content, MemberRow, MemberState, Place, Pool, Stored, VersionRow};
 use crate::document::Algorithm;
-use crate::source::{Asked, Client, Expected, SourceError, Trouble, locations};
+use crate::source::{Asked, Client, Expected, SourceError, Trouble};
 use crate::store::{Body, Store};
 
 /// How long a failure is answered from memory, so that a reader that insists does not become a storm.
@@ -323,9 +324,13 @@ impl Contents {
         let bound = download::streamed_from(&self.store, version);
         let streamed = bound.is_some();
         let places = match bound {
-            Some(place) => vec![place],
-            None => locations(&row.uri, &duplicates(&row), !expected.hashes.is_empty()),
+            Some(place) => vec![Location::plain(place)],
+            None => self.locations_of(&row)?,
         };
+        if places.is_empty() {
+            let reason = "this version was superseded before it was fetched, the Source has only the newest, and no memento of it is known";
+            return Err(self.failed(version, format!("{}: {reason}; open the file anew", row.uri)));
+        }
         let patience =
             waited_for.then(|| self.client.timeout().mul_f32(0.9) / u32::try_from(places.len()).unwrap_or(1).max(1));
         for place in &places {
@@ -335,12 +340,15 @@ impl Contents {
                 status: &self.status,
                 flight,
                 version,
-                url: place,
+                url: &place.url,
+                memento: place.memento.as_ref(),
                 expected: &expected,
                 verify: self.verify,
                 patience,
             };
-            match job.run().await {
+            let result = job.run().await;
+            self.place_told(version, place, result.as_ref().map(|_| ())).await;
+            match result {
                 Ok(served) => {
                     if let Some(trouble) = &served.forgiven {
                         self.status.warning(&format!("{}: {trouble}", row.uri));
@@ -369,7 +377,11 @@ impl Contents {
                 }
             }
         }
-        if waited_for && errors.iter().any(|error| error.trouble.is_doubt()) && self.is_behind(version, flight).await {
+        if row.current
+            && waited_for
+            && errors.iter().any(|error| error.trouble.is_doubt())
+            && self.is_behind(version, flight).await
+        {
             let reason = format!("{}; there is a newer version of it now: open the file anew", reason(&row, &errors));
             return Err(self.failed(version, reason));
         }
@@ -596,7 +608,7 @@ pub(super) fn expected(row: &VersionRow) -> Expected {
     Expected { length: row.extra.length.or(listed), hashes: row.hashes.clone(), encoding: row.extra.encoding.clone() }
 }
 
-fn duplicates(row: &VersionRow) -> Vec<(u32, String)> {
+pub(super) fn duplicates(row: &VersionRow) -> Vec<(u32, String)> {
     row.extra
         .links
         .iter()

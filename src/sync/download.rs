@@ -10,10 +10,12 @@ use super::Verify;
 use super::content::Flight;
 use super::fill::{Fill, MOST_BREAKS, Notes, Result, is_same, whole};
 use super::ledger::boot;
+use super::mementos::Remembered;
 use super::status::Status;
 use crate::catalog::Content;
 use crate::source::{Answer, Asked, Client, Expected, Form, Hasher, SourceError, Sums, Trouble, decode, verify};
 use crate::store::Store;
+use crate::versions;
 
 /// Up to this size a body is held in memory until it is verified.
 const SMALL: u64 = 1 << 20;
@@ -45,6 +47,8 @@ pub(super) struct Job<'j> {
     pub(super) flight: &'j Arc<Flight>,
     pub(super) version: i64,
     pub(super) url: &'j str,
+    /// What the URL is known as, where it is the version's alone.
+    pub(super) memento: Option<&'j Remembered>,
     pub(super) expected: &'j Expected,
     pub(super) verify: Verify,
     pub(super) patience: Option<Duration>,
@@ -67,7 +71,15 @@ impl Job<'_> {
     pub(super) async fn run(&self) -> Result<Served> {
         let notes = self.notes();
         let accept = self.expected.encoding.as_ref().map(|coding| format!("{coding}, identity;q=0.5"));
-        let mut asked = Asked { accept_encoding: accept.as_deref(), patience: self.patience, ..Asked::default() };
+        let moment = self.memento.filter(|memento| memento.negotiated).and_then(|memento| memento.datetime);
+        let moment = moment.map(versions::http_date);
+        let mut asked = Asked {
+            accept_encoding: accept.as_deref(),
+            accept_datetime: moment.as_deref(),
+            memento: self.memento.is_some(),
+            patience: self.patience,
+            ..Asked::default()
+        };
         if let Some(notes) = &notes
             && let Some((begin, _)) = notes.ranges.gap(0, notes.total.unwrap_or(u64::MAX))
         {
@@ -85,6 +97,7 @@ impl Job<'_> {
         let bound = streamed_from(self.store, self.version).is_some();
         loop {
             let answer = self.client.ask(self.url, &asked).await?;
+            self.check_time(&answer)?;
             self.flight.parts.progress();
             let resumed = answer.status == 206;
             if bound && !resumed {

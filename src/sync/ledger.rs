@@ -54,6 +54,8 @@ struct Inner {
     announce: mpsc::UnboundedSender<News>,
     stored: AtomicU64,
     cache_size: Option<u64>,
+    /// How long history is kept.
+    keep: Duration,
     /// Whether a long step has left much in the write-ahead log.
     long_step: AtomicBool,
     store: Arc<Store>,
@@ -68,6 +70,7 @@ impl Ledger {
         status: Arc<Status>,
         announce: mpsc::UnboundedSender<News>,
         cache_size: Option<u64>,
+        keep: Duration,
         open_files: OpenFiles,
     ) -> Result<Self, SyncError> {
         let mut writer = writer;
@@ -83,12 +86,13 @@ impl Ledger {
             announce,
             stored,
             cache_size,
+            keep,
             long_step: AtomicBool::new(false),
             store,
             status,
             open_files,
         }));
-        tokio::spawn(keep(Arc::downgrade(&ledger.0), incoming));
+        tokio::spawn(write_down(Arc::downgrade(&ledger.0), incoming));
         Ok(ledger)
     }
 
@@ -256,6 +260,30 @@ impl Ledger {
         Ok(())
     }
 
+    /// What was superseded before this moment, by our clock, is not kept for history's sake.
+    fn kept_since(&self) -> Datetime {
+        let keep = i64::try_from(self.0.keep.as_nanos()).unwrap_or(i64::MAX);
+        Datetime::from_nanos(Datetime::now().nanos().saturating_sub(keep))
+    }
+
+    /// Lets go what is history no more.
+    pub(super) async fn forget_history(&self) -> Result<(), SyncError> {
+        loop {
+            let (store, open) = (Arc::clone(&self.0.store), self.0.open_files.clone());
+            let since = self.kept_since();
+            let forget = move |writer: &mut Writer| {
+                let gone = room::forget_history(writer, &store, &open, since)?;
+                Ok(((gone, writer.stored_bytes()?), Changes::default()))
+            };
+            let (gone, left) = self.step(forget).await?;
+            if gone == 0 {
+                return Ok(());
+            }
+            self.0.stored.store(left, Ordering::Relaxed);
+            tracing::info!(bytes = gone, "history that is kept no longer has gone");
+        }
+    }
+
     async fn keep_to_the_limit(&self) {
         if let Some(limit) = self.0.cache_size
             && self.stored_bytes() > limit
@@ -300,7 +328,7 @@ impl Ledger {
 }
 
 /// Writes facts as they come, many at a time, until the ledger is gone.
-async fn keep(ledger: std::sync::Weak<Inner>, mut incoming: mpsc::UnboundedReceiver<Fact>) {
+async fn write_down(ledger: std::sync::Weak<Inner>, mut incoming: mpsc::UnboundedReceiver<Fact>) {
     let mut flushed = tokio::time::Instant::now();
     let mut dirty = false;
     loop {
@@ -423,9 +451,10 @@ async fn write_batch(ledger: &Ledger, batch: Vec<Fact>) {
 
 async fn make_room(ledger: &Ledger, limit: u64) {
     let (store, open) = (Arc::clone(&ledger.0.store), ledger.0.open_files.clone());
+    let since = ledger.kept_since();
     let result = ledger
         .step(move |writer| {
-            let left = room::evict(writer, &store, &open, limit)?;
+            let left = room::evict(writer, &store, &open, limit, since)?;
             Ok((left, Changes::default()))
         })
         .await;

@@ -258,10 +258,6 @@ impl Contents {
         if self.offline {
             return Some(self.failed(row.id, format!("{}: not in the cache, and the mount is offline", row.uri)));
         }
-        if !row.current {
-            let reason = "this version was superseded before it was fetched, and the Source has only the newest; open the file anew";
-            return Some(self.failed(row.id, format!("{}: {reason}", row.uri)));
-        }
         None
     }
 }

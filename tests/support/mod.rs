@@ -6,6 +6,7 @@ pub mod changes;
 pub mod dump;
 pub mod history;
 pub mod nginx;
+pub mod pywb;
 pub mod server;
 
 use std::fs;

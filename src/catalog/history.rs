@@ -1,0 +1,308 @@
+//! The versions of one resource: when each was in force, where it can be had, and the name of its file.
+//!
+//! A file is named by the second in which its version came into force; within one second a fraction, then `~2`,
+//! tell it from those that were known before it. So no name ever moves to another version.
+
+use std::collections::{HashMap, HashSet};
+
+use rusqlite::{OptionalExtension, params};
+
+use super::changes::How;
+use super::mementos::{EntrySays, MementoLink, OWN};
+use super::packages::MEMBER_HERE;
+use super::reader::Reader;
+use super::record::Extra;
+use super::{CatalogError, ROOT};
+use crate::document::{Algorithm, Datetime, Hashes};
+use crate::path::{SELF, extension};
+
+type Result<T> = std::result::Result<T, CatalogError>;
+
+/// Patches that are applied one after the other, at most, to make a version of one that is here.
+const MOST_PATCHES: usize = 32;
+
+/// Where a version can be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Whence {
+    /// Here.
+    Cache,
+    /// From the URL of its resource, which has the newest version only.
+    Source(String),
+    /// In the package at this URL.
+    Package(String),
+    /// Under a URL that is its alone.
+    Memento(String),
+    /// By applying patches to a version that is here.
+    Patch,
+}
+
+/// A version of a resource.
+#[derive(Clone, Debug)]
+pub struct VersionLog {
+    /// Its number.
+    pub id: i64,
+    /// When it came into force.
+    pub begin: Datetime,
+    /// Until when it was; none if it still is.
+    pub until: Option<Datetime>,
+    /// How it came, if that is known.
+    pub how: Option<How>,
+    /// Whether it ended because the resource went.
+    pub gone: bool,
+    /// The time that `stat` shows, in nanoseconds.
+    pub mtime: i64,
+    /// Bytes.
+    pub size: Option<u64>,
+    /// Its digests.
+    pub hashes: Hashes,
+    /// Where it can be had, the nearest first; nowhere, if there is none.
+    pub places: Vec<Whence>,
+    /// The name of its file in the directory of its resource's versions.
+    pub name: String,
+}
+
+impl VersionLog {
+    /// Whether its content is here.
+    #[must_use]
+    pub fn is_here(&self) -> bool {
+        self.places.first() == Some(&Whence::Cache)
+    }
+
+    /// Whether it was in force at a moment.
+    #[must_use]
+    pub fn in_force(&self, moment: Datetime) -> bool {
+        self.begin <= moment && self.until.is_none_or(|until| moment < until)
+    }
+}
+
+/// A version, and what has to be known of others to say where it can be had.
+struct Found {
+    log: VersionLog,
+    archived: bool,
+    patched: bool,
+}
+
+impl Reader {
+    /// All versions of a resource, the newest first.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn versions_of(&self, resource: i64) -> Result<Vec<VersionLog>> {
+        let Some((own_name, uri)) = self.resource_name(resource)? else { return Ok(Vec::new()) };
+        let mut places = self.memento_places(resource)?;
+        let facts = format!(
+            "v.id, v.begin, v.until, v.change, v.gone, v.mtime, v.size, v.hashes, v.extra, v.object IS NOT NULL OR {MEMBER_HERE},
+             (SELECT p.url FROM member m JOIN package p ON p.id = m.package WHERE m.version = v.id AND m.state != 2 AND NOT p.doubtful),
+             EXISTS (SELECT 1 FROM patch WHERE version = v.id)"
+        );
+        let mut statement = self.connection().prepare_cached(&format!(
+            "{OWN} SELECT {facts} FROM own JOIN version v ON v.name = own.id AND v.until IS NOT NULL
+             UNION ALL SELECT {facts} FROM own JOIN name n ON n.id = own.id JOIN version v ON v.id = n.version
+             ORDER BY 2, 1"
+        ))?;
+        let mut rows = statement.query(params![resource, SELF])?;
+        let mut all: Vec<Found> = Vec::new();
+        while let Some(row) = rows.next()? {
+            let hashes: Option<Vec<u8>> = row.get(7)?;
+            let extra: Option<String> = row.get(8)?;
+            let package: Option<String> = row.get(10)?;
+            let how = How::of(row.get(3)?);
+            let until = row.get::<_, Option<i64>>(2)?.map(Datetime::from_nanos);
+            let log = VersionLog {
+                id: row.get(0)?,
+                begin: Datetime::from_nanos(row.get(1)?),
+                until,
+                how,
+                gone: row.get::<_, Option<i64>>(4)?.is_some(),
+                mtime: row.get(5)?,
+                size: row.get::<_, Option<i64>>(6)?.map(i64::unsigned_abs),
+                hashes: hashes.as_deref().map(Hashes::from_bytes).unwrap_or_default(),
+                places: Vec::new(),
+                name: String::new(),
+            };
+            let links = Links::of(extra.as_deref(), &uri, &log);
+            let here = row.get(9)? || self.same_bytes_here(&log.hashes)?;
+            let mut found = Found {
+                patched: row.get::<_, bool>(11)? || links.patch,
+                archived: how.is_some_and(How::is_archived),
+                log,
+            };
+            let whence = &mut found.log.places;
+            whence.extend(here.then_some(Whence::Cache));
+            whence.extend(until.is_none().then(|| Whence::Source(uri.clone())));
+            whence.extend(package.map(Whence::Package));
+            let mut mementos = links.mementos;
+            for (url, gone) in places.remove(&found.log.id).unwrap_or_default() {
+                mementos.retain(|known| *known != url);
+                mementos.extend((!gone).then_some(url));
+            }
+            whence.extend(mementos.into_iter().map(Whence::Memento));
+            all.push(found);
+        }
+        patchable(&mut all);
+        let mut versions: Vec<VersionLog> = all.into_iter().map(|found| found.log).collect();
+        give_names(&mut versions, extension(&own_name));
+        versions.reverse();
+        Ok(versions)
+    }
+
+    /// The name and the URI of a resource.
+    fn resource_name(&self, resource: i64) -> Result<Option<(String, String)>> {
+        let mut statement = self.connection().prepare_cached(
+            "SELECT n.name, COALESCE(n.uri, (SELECT uri FROM name s WHERE s.parent = n.id AND s.name = ?2)), r.directory
+             FROM name n LEFT JOIN rset r ON r.id = n.rset WHERE n.id = ?1",
+        )?;
+        let found: Option<(String, Option<String>, Option<i64>)> = statement
+            .query_row(params![resource, SELF], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .optional()?;
+        let Some((name, uri, directory)) = found else { return Ok(None) };
+        let uri = match uri {
+            Some(uri) => uri,
+            None => self.uri_of(resource, directory.unwrap_or(ROOT))?,
+        };
+        Ok(Some((name, uri)))
+    }
+
+    /// The URI of a resource.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn resource_uri(&self, resource: i64) -> Result<String> {
+        Ok(self.resource_name(resource)?.map(|(_, uri)| uri).unwrap_or_default())
+    }
+
+    /// Whether content with the SHA-256 that is listed is here, whatever it is the content of.
+    fn same_bytes_here(&self, hashes: &Hashes) -> Result<bool> {
+        let Some(digest) = hashes.get(Algorithm::Sha256) else { return Ok(false) };
+        let mut statement =
+            self.connection().prepare_cached("SELECT EXISTS (SELECT 1 FROM object WHERE sha256 = ?1)")?;
+        Ok(statement.query_row([digest.bytes()], |row| row.get(0))?)
+    }
+
+    /// The mementos of a resource by version, and whether their server said that they are no more.
+    fn memento_places(&self, resource: i64) -> Result<HashMap<i64, Vec<(String, bool)>>> {
+        let facts = "m.version, m.url, m.gone, m.negotiated";
+        let mut statement = self.connection().prepare_cached(&format!(
+            "{OWN} SELECT {facts} FROM own JOIN version v ON v.name = own.id AND v.until IS NOT NULL JOIN memento m ON m.version = v.id
+             UNION ALL SELECT {facts} FROM own JOIN name n ON n.id = own.id JOIN memento m ON m.version = n.version
+             ORDER BY 4, 2"
+        ))?;
+        let mut places: HashMap<i64, Vec<(String, bool)>> = HashMap::new();
+        let mut rows = statement.query(params![resource, SELF])?;
+        while let Some(row) = rows.next()? {
+            places.entry(row.get(0)?).or_default().push((row.get(1)?, row.get(2)?));
+        }
+        Ok(places)
+    }
+
+    /// What the newest versions of a resource that say so link to under a relation type (core 14.6: `timemap`,
+    /// `timegate`), as written.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn linked_from(&self, resource: i64, relation: &str) -> Result<Vec<String>> {
+        let mut statement = self.connection().prepare_cached(&format!(
+            "{OWN} SELECT extra, begin, id FROM (
+                 SELECT v.extra, v.begin, v.id FROM own JOIN name n ON n.id = own.id JOIN version v ON v.id = n.version
+                 UNION ALL SELECT v.extra, v.begin, v.id FROM own JOIN version v ON v.name = own.id AND v.until IS NOT NULL)
+             WHERE instr(extra, ?3) ORDER BY 2 DESC, 3 DESC LIMIT 16"
+        ))?;
+        let mut rows = statement.query(params![resource, SELF, relation])?;
+        while let Some(row) = rows.next()? {
+            let extra: Extra = serde_json::from_str(&row.get::<_, String>(0)?).unwrap_or_default();
+            let found: Vec<String> = extra.linked(relation).map(str::to_owned).collect();
+            if !found.is_empty() {
+                return Ok(found);
+            }
+        }
+        Ok(Vec::new())
+    }
+}
+
+/// What the links of a version's entry are good for.
+#[derive(Default)]
+struct Links {
+    mementos: Vec<String>,
+    patch: bool,
+}
+
+impl Links {
+    fn of(extra: Option<&str>, uri: &str, version: &VersionLog) -> Self {
+        let Some(text) = extra.filter(|text| text.contains("memento") || text.contains("patch")) else {
+            return Self::default();
+        };
+        let extra: Extra = serde_json::from_str(text).unwrap_or_default();
+        let patch = extra.linked("http://www.openarchives.org/rs/terms/patch").next().is_some();
+        let length = extra.length.or(version.size);
+        Self { mementos: extra.own_mementos(uri, &version.hashes, length, version.begin, version.mtime), patch }
+    }
+}
+
+impl Extra {
+    /// The targets of links of a relation type, as written.
+    pub fn linked<'e>(&'e self, relation: &'e str) -> impl Iterator<Item = &'e str> {
+        self.links.iter().filter_map(move |link| {
+            let rels = link.get("rel")?;
+            let is = rels.split_ascii_whitespace().any(|one| one.eq_ignore_ascii_case(relation));
+            link.get("href").map(|href| href.trim()).filter(|href| is && !href.is_empty())
+        })
+    }
+
+    /// Where the version of an entry can be had, by its memento links.
+    #[must_use]
+    pub fn own_mementos(
+        &self,
+        uri: &str,
+        hashes: &Hashes,
+        length: Option<u64>,
+        begin: Datetime,
+        mtime: i64,
+    ) -> Vec<String> {
+        let says = EntrySays { uri, hashes, length, times: [Some(begin), Some(Datetime::from_nanos(mtime))] };
+        let read = |link: &std::collections::BTreeMap<String, String>| match MementoLink::read(
+            |name| link.get(name).map(String::as_str),
+            &says,
+        ) {
+            Some(MementoLink::Own(url, _)) => Some(url),
+            _ => None,
+        };
+        self.links.iter().filter_map(read).collect()
+    }
+}
+
+/// Of versions in their order, finds those that patches make of one that is here.
+fn patchable(all: &mut [Found]) {
+    let mut steps: Option<usize> = None;
+    for found in all.iter_mut().filter(|found| !found.archived) {
+        steps = match steps {
+            _ if found.log.is_here() => Some(0),
+            Some(steps) if found.patched && steps < MOST_PATCHES => {
+                found.log.places.push(Whence::Patch);
+                Some(steps + 1)
+            }
+            _ => None,
+        };
+        if found.log.gone {
+            steps = None;
+        }
+    }
+}
+
+fn give_names(versions: &mut [VersionLog], extension: &str) {
+    let mut by_number: Vec<usize> = (0..versions.len()).collect();
+    by_number.sort_by_key(|index| versions[*index].id);
+    let mut taken: HashSet<String> = HashSet::new();
+    let mut next: HashMap<String, u32> = HashMap::new();
+    for index in by_number {
+        let begin = versions[index].begin;
+        let (plain, exact) = (begin.basic(false), begin.basic(true));
+        let mut stem = if taken.contains(&plain) { exact.clone() } else { plain };
+        while taken.contains(&stem) {
+            let number = next.entry(exact.clone()).or_insert(1);
+            *number += 1;
+            stem = format!("{exact}~{number}");
+        }
+        versions[index].name = format!("{stem}{extension}");
+        taken.insert(stem);
+    }
+}

@@ -1,0 +1,532 @@
+//! Versions that are told of by links and archives rather than by changes (core 14.6, RFC 7089): where each can be
+//! had, and when it was in force.
+//!
+//! What the Source itself said of a resource stands. A memento of the same second or of the same bytes is another
+//! place for a version that is known; any other is a version of its own, between those that are known.
+
+use std::collections::{HashMap, HashSet};
+
+use rusqlite::{OptionalExtension, params};
+
+use super::changes::How;
+use super::record::Record;
+use super::transaction::{NOBODY, Transaction};
+use super::{CatalogError, Reader};
+use crate::document::{Datetime, Hashes, Link};
+use crate::path::SELF;
+
+type Result<T> = std::result::Result<T, CatalogError>;
+
+/// The most versions of one resource that are taken from archives.
+const MOST: usize = 100_000;
+
+/// A version that somebody remembers, and the URL that is its alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Memento {
+    /// URI-M, absolute.
+    pub url: String,
+    /// When it came into force, as far as that is told.
+    pub begin: Datetime,
+    /// Its Memento-Datetime, where an archive gave it: what its answer is held to.
+    pub datetime: Option<Datetime>,
+    /// Whether the URL gives this version only if asked with that time.
+    pub negotiated: bool,
+    /// The latest moment at which it is known to be the one in force; none if it is until the next one.
+    pub sure: Option<Datetime>,
+    /// Bytes, if they are told.
+    pub size: Option<u64>,
+    /// The digests of its bytes, if they are told.
+    pub hashes: Hashes,
+    /// The media type, if it is told.
+    pub media: Option<String>,
+}
+
+impl Memento {
+    /// A version of which an archive tells no more than its time.
+    #[must_use]
+    pub fn archived(url: String, datetime: Datetime) -> Self {
+        Self {
+            url,
+            begin: datetime,
+            datetime: Some(datetime),
+            negotiated: false,
+            sure: None,
+            size: None,
+            hashes: Hashes::default(),
+            media: None,
+        }
+    }
+}
+
+/// What a `memento` link of an entry is (core 14.6).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MementoLink {
+    /// Another place for the version that the entry tells of; and when that was modified, if the link says so.
+    Own(String, Option<Datetime>),
+    /// Another version.
+    Other(Memento),
+}
+
+/// What an entry says of the version that it tells of, as far as a link is compared with it.
+#[derive(Clone, Copy, Debug)]
+pub struct EntrySays<'e> {
+    /// The URI of the resource, which links are relative to.
+    pub uri: &'e str,
+    /// The digests of the bytes.
+    pub hashes: &'e Hashes,
+    /// Bytes.
+    pub length: Option<u64>,
+    /// The times that it gives: `lastmod` and `datetime`.
+    pub times: [Option<Datetime>; 2],
+}
+
+impl MementoLink {
+    /// Reads a link; none if it is no memento that can be fetched, or is another version of no known time.
+    #[must_use]
+    pub fn read<'l>(get: impl Fn(&str) -> Option<&'l str>, entry: &EntrySays<'_>) -> Option<Self> {
+        let is_memento = |rels: &str| rels.split_ascii_whitespace().any(|one| one.eq_ignore_ascii_case("memento"));
+        if !get("rel").is_some_and(is_memento) {
+            return None;
+        }
+        let url = url::Url::parse(entry.uri).ok()?.join(get("href")?.trim()).ok()?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return None;
+        }
+        let url = String::from(url);
+        let time = |name| get(name).and_then(|text| Datetime::parse(text).ok()).map(|(moment, _)| moment);
+        let modified = time("modified").or_else(|| time("datetime"));
+        let hashes = get("hash").map(|text| Hashes::parse(text, &mut Vec::new())).unwrap_or_default();
+        let length: Option<u64> = get("length").and_then(|text| text.trim().parse().ok());
+        let shared = hashes.iter().any(|hash| entry.hashes.get(hash.algorithm()).is_some());
+        let says_nothing_of_time = entry.times.iter().all(Option::is_none);
+        let own = match modified {
+            _ if shared => hashes.agree(entry.hashes),
+            _ if length.zip(entry.length).is_some_and(|(one, other)| one != other) => false,
+            None => true,
+            Some(modified) => {
+                says_nothing_of_time || entry.times.iter().flatten().any(|time| time.second() == modified.second())
+            }
+        };
+        if own {
+            return Some(Self::Own(url, modified));
+        }
+        let media = get("type").map(str::trim).filter(|media| !media.is_empty()).map(str::to_owned);
+        let begin = modified?;
+        Some(Self::Other(Memento {
+            size: length,
+            hashes,
+            media,
+            begin,
+            datetime: None,
+            ..Memento::archived(url, begin)
+        }))
+    }
+
+    /// Reads the links of an entry. The first that is a place for its own version says when that was modified.
+    #[must_use]
+    pub fn of_entry(links: &[Link], entry: &EntrySays<'_>) -> (Option<Datetime>, Vec<Memento>) {
+        let mut modified = None;
+        let mut others = Vec::new();
+        for link in links {
+            match Self::read(|name| link.0.get(name), entry) {
+                Some(Self::Own(_, when)) => modified = modified.or(when),
+                Some(Self::Other(memento)) => others.push(memento),
+                None => {}
+            }
+        }
+        (modified, others)
+    }
+}
+
+/// A place of a version, as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MementoRow {
+    /// URI-M.
+    pub url: String,
+    /// What the answer's Memento-Datetime is held to.
+    pub datetime: Option<Datetime>,
+    /// Whether the URL gives it only if asked with that time.
+    pub negotiated: bool,
+    /// Whether the server said that it is no more.
+    pub gone: bool,
+    /// Whether the bytes came from where the archive has the original ones.
+    pub original: bool,
+}
+
+/// What was asked of the versions of a resource, and when.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TimeMapRow {
+    /// The TimeMap.
+    pub url: String,
+    /// Validators.
+    pub etag: Option<String>,
+    /// As the server sent it.
+    pub last_modified: Option<String>,
+    /// When it was read last, by our clock, in nanoseconds.
+    pub read: i64,
+}
+
+/// Names of resources whose versions a transaction changed, if any archive is known to remember versions at all.
+#[derive(Debug, Default)]
+pub(super) struct Remembered {
+    any: Option<bool>,
+    names: HashSet<i64>,
+}
+
+/// A version of the resource whose history is being put in order.
+struct Known {
+    id: i64,
+    begin: i64,
+    until: Option<i64>,
+    archived: bool,
+    hashes: Hashes,
+    /// Of an archived one, up to when it is known to be the one in force.
+    sure: Option<i64>,
+}
+
+impl Transaction<'_> {
+    /// The versions of this name changed: what archives remember of its resource may lie elsewhere between them.
+    pub(super) fn history_changed(&mut self, name: i64) -> Result<()> {
+        let any = match self.remembered.any {
+            Some(any) => any,
+            None => self
+                .connection()
+                .prepare_cached("SELECT EXISTS (SELECT 1 FROM version WHERE change >= 16)")?
+                .query_row([], |row| row.get(0))?,
+        };
+        self.remembered.any = Some(any);
+        if any {
+            self.remembered.names.insert(name);
+        }
+        Ok(())
+    }
+
+    pub(super) fn rearrange_remembered(&mut self) -> Result<()> {
+        let mut resources = HashSet::new();
+        for name in std::mem::take(&mut self.remembered.names) {
+            resources.insert(resource_of(&self.transaction, name)?);
+        }
+        resources.into_iter().try_for_each(|resource| self.rearrange(resource))
+    }
+
+    /// A version of this name was in force in the past: for those who look at that time, and for the listing of
+    /// its versions.
+    pub(super) fn lived(&mut self, name: i64, begin: i64, until: i64) -> Result<()> {
+        let parent: i64 = self
+            .connection()
+            .prepare_cached("UPDATE name SET changed = ?2 WHERE id = ?1 RETURNING parent")?
+            .query_row([name, self.now], |row| row.get(0))?;
+        self.tree.span(parent, begin, until);
+        self.tree.changes.from(begin);
+        self.history_changed(name)
+    }
+
+    /// The other versions that the entry of a version links to.
+    pub(super) fn linked(&mut self, version: Option<i64>, record: &Record) -> Result<()> {
+        let Some(version) = version.filter(|_| !record.mementos.is_empty()) else { return Ok(()) };
+        let name = self
+            .connection()
+            .prepare_cached("SELECT name FROM version WHERE id = ?1")?
+            .query_row([version], |row| row.get(0))?;
+        let resource = resource_of(&self.transaction, name)?;
+        self.put_mementos(resource, &record.mementos)?;
+        Ok(())
+    }
+
+    /// Versions of a resource that links or archives tell of. Returns how many were not known.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn put_mementos(&mut self, resource: i64, told: &[Memento]) -> Result<u64> {
+        let mut known = self.versions_known(resource)?;
+        let mut places: HashMap<String, i64> = self
+            .connection()
+            .prepare_cached(&format!(
+                "{OWN} SELECT m.url, m.version FROM own JOIN version v ON v.name = own.id AND v.until IS NOT NULL
+                 JOIN memento m ON m.version = v.id
+                 UNION ALL SELECT m.url, m.version FROM own JOIN name n ON n.id = own.id JOIN memento m ON m.version = n.version"
+            ))?
+            .query_map(params![resource, SELF], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<rusqlite::Result<_>>()?;
+        let mut by_second: HashMap<i64, Vec<usize>> = HashMap::new();
+        for (index, version) in known.iter().enumerate() {
+            by_second.entry(Datetime::from_nanos(version.begin).second()).or_default().push(index);
+        }
+        let mut archived = known.iter().filter(|version| version.archived).count();
+        let mut new = 0;
+        for memento in told {
+            let version = match places.get(&memento.url) {
+                Some(version) => *version,
+                None => match same_version(&known, &by_second, memento) {
+                    Some(index) => known[index].id,
+                    None if archived >= MOST => continue,
+                    None => {
+                        let id = self.insert_archived(resource, memento)?;
+                        by_second.entry(memento.begin.second()).or_default().push(known.len());
+                        known.push(Known {
+                            id,
+                            begin: memento.begin.nanos(),
+                            until: None,
+                            archived: true,
+                            hashes: memento.hashes.clone(),
+                            sure: None,
+                        });
+                        archived += 1;
+                        new += 1;
+                        id
+                    }
+                },
+            };
+            places.insert(memento.url.clone(), version);
+            self.put_place(version, memento)?;
+        }
+        self.rearrange(resource)?;
+        Ok(new)
+    }
+
+    fn put_place(&self, version: i64, memento: &Memento) -> Result<()> {
+        // What is known until the next one is not made less sure by who knows it up to a moment only.
+        self.connection()
+            .prepare_cached(
+                "INSERT INTO memento (version, url, datetime, negotiated, sure) VALUES (?1, ?2, ?3, ?4, ?5)
+                 ON CONFLICT (version, url) DO UPDATE SET sure = max(sure, excluded.sure), gone = 0
+                 WHERE sure IS NOT excluded.sure OR gone",
+            )?
+            .execute(params![
+                version,
+                memento.url,
+                memento.datetime.map(Datetime::nanos),
+                memento.negotiated,
+                memento.sure.map(Datetime::nanos)
+            ])?;
+        Ok(())
+    }
+
+    fn insert_archived(&mut self, resource: i64, memento: &Memento) -> Result<i64> {
+        let rset: i64 = self
+            .connection()
+            .prepare_cached("SELECT rset FROM name WHERE id = ?1")?
+            .query_row([resource], |row| row.get(0))?;
+        self.tree.ensure_self(&self.transaction, resource, rset)?;
+        self.remembered.any = Some(true);
+        let id = self.next_version;
+        self.next_version += 1;
+        let media = self.media(memento.media.as_deref())?;
+        let hashes = (!memento.hashes.is_empty()).then(|| memento.hashes.to_bytes());
+        let size = memento.size.and_then(|size| i64::try_from(size).ok());
+        self.connection()
+            .prepare_cached(
+                "INSERT INTO version (id, name, document, begin, until, mtime, dated, size, settled, hashes, media, change)
+                 VALUES (?1, ?2, ?3, ?4, ?4, ?4, 0, ?5, ?6, ?7, ?8, ?9)",
+            )?
+            .execute(params![
+                id,
+                resource,
+                NOBODY,
+                memento.begin.nanos(),
+                size,
+                size.is_none(),
+                hashes,
+                media,
+                How::ARCHIVED.number()
+            ])?;
+        self.lived(resource, memento.begin.nanos(), memento.begin.nanos())?;
+        Ok(id)
+    }
+
+    fn versions_known(&self, resource: i64) -> Result<Vec<Known>> {
+        const FACTS: &str = "v.id, v.begin, v.until, COALESCE(v.change, 0) >= 16, v.hashes,
+             (SELECT CASE WHEN count(*) = count(m.sure) THEN max(m.sure) END FROM memento m WHERE m.version = v.id)";
+        let mut statement = self.connection().prepare_cached(&format!(
+            "{OWN} SELECT {FACTS} FROM own JOIN version v ON v.name = own.id AND v.until IS NOT NULL
+             UNION ALL SELECT {FACTS} FROM own JOIN name n ON n.id = own.id JOIN version v ON v.id = n.version
+             ORDER BY 2, 1"
+        ))?;
+        let rows = statement.query_map(params![resource, SELF], |row| {
+            let hashes: Option<Vec<u8>> = row.get(4)?;
+            Ok(Known {
+                id: row.get(0)?,
+                begin: row.get(1)?,
+                until: row.get(2)?,
+                archived: row.get(3)?,
+                hashes: hashes.as_deref().map(Hashes::from_bytes).unwrap_or_default(),
+                sure: row.get(5)?,
+            })
+        })?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Says until when each version that only archives tell of was in force: until the next one, before the Source
+    /// told of any; between two that were seen in what the Source says is one, the first. What was seen after all
+    /// others, or while the Source had none, is of its second alone: the Source's own word goes on after it.
+    fn rearrange(&mut self, resource: i64) -> Result<()> {
+        let mut known = self.versions_known(resource)?;
+        if self.absorb(&known)? {
+            known = self.versions_known(resource)?;
+        }
+        let first_own = known.iter().find(|version| !version.archived).map_or(i64::MAX, |version| version.begin);
+        let mut cover: Option<&Known> = None;
+        let mut changed = None;
+        let mut update = self.transaction.prepare_cached("UPDATE version SET until = ?2 WHERE id = ?1")?;
+        for (index, version) in known.iter().enumerate() {
+            if !version.archived {
+                cover = Some(version);
+                continue;
+            }
+            let next = known[index + 1..].iter().find(|next| next.begin > version.begin);
+            let covered = cover.is_some_and(|cover| cover.until.is_none_or(|until| until > version.begin));
+            let until = match next {
+                _ if version.begin < first_own => {
+                    let next = next.map_or(i64::MAX, |next| next.begin);
+                    version.sure.map_or(next, |sure| next.min(sure.saturating_add(1)))
+                }
+                Some(next) if covered && next.archived => {
+                    version.sure.map_or(next.begin, |sure| next.begin.min(sure.saturating_add(1)))
+                }
+                _ => version.begin.saturating_add(SECOND),
+            };
+            if version.until != Some(until) {
+                update.execute([version.id, until])?;
+                changed = Some(changed.map_or(version.begin, |begin: i64| begin.min(version.begin)));
+            }
+        }
+        drop(update);
+        if let Some(begin) = changed {
+            let parent: i64 =
+                self.transaction.query_row("SELECT parent FROM name WHERE id = ?1", [resource], |row| row.get(0))?;
+            let last = known.last().map_or(begin, |version| version.begin);
+            self.tree.span(parent, begin, last.saturating_add(SECOND));
+            self.tree.changes.from(begin);
+        }
+        Ok(())
+    }
+
+    /// What an archive told of before the Source did is the Source's version: its places are places of that. Whoever
+    /// reads it goes on reading it.
+    fn absorb(&self, known: &[Known]) -> Result<bool> {
+        let mut own: HashMap<i64, &Known> = HashMap::new();
+        for version in known.iter().filter(|version| !version.archived) {
+            own.insert(Datetime::from_nanos(version.begin).second(), version);
+        }
+        let mut any = false;
+        for version in known.iter().filter(|version| version.archived) {
+            let same = own.get(&Datetime::from_nanos(version.begin).second());
+            let Some(same) = same.filter(|same| same.hashes.agree(&version.hashes)) else { continue };
+            any = true;
+            let connection = self.connection();
+            connection
+                .prepare_cached("UPDATE OR IGNORE memento SET version = ?2 WHERE version = ?1")?
+                .execute([version.id, same.id])?;
+            connection.prepare_cached("DELETE FROM memento WHERE version = ?1")?.execute([version.id])?;
+            connection.prepare_cached("UPDATE version SET name = 0 WHERE id = ?1")?.execute([version.id])?;
+        }
+        Ok(any)
+    }
+
+    /// What was asked of the versions of a resource.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn put_timemap(&self, resource: i64, row: &TimeMapRow) -> Result<()> {
+        self.connection()
+            .prepare_cached(
+                "INSERT OR REPLACE INTO timemap (name, url, etag, last_modified, read) VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?
+            .execute(params![resource, row.url, row.etag, row.last_modified, row.read])?;
+        Ok(())
+    }
+
+    /// The server said that a place of a version is no more, or it gave the bytes: where the archive has the
+    /// original ones, if `original` says so.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn place_is(&self, version: i64, url: &str, gone: bool, original: bool) -> Result<()> {
+        self.connection()
+            .prepare_cached(
+                "INSERT INTO memento (version, url, negotiated, gone, original) VALUES (?1, ?2, 0, ?3, ?4)
+                 ON CONFLICT (version, url) DO UPDATE SET gone = excluded.gone, original = excluded.original",
+            )?
+            .execute(params![version, url, gone, original])?;
+        if gone {
+            self.connection()
+                .prepare_cached("UPDATE name SET changed = ?2 WHERE id = (SELECT name FROM version WHERE id = ?1)")?
+                .execute([version, self.now])?;
+        }
+        Ok(())
+    }
+}
+
+const SECOND: i64 = 1_000_000_000;
+
+/// The names of a resource: its own, and `@self` in the directory of that name.
+pub(super) const OWN: &str =
+    "WITH own (id) AS (SELECT ?1 UNION ALL SELECT id FROM name WHERE parent = ?1 AND name = ?2)";
+
+/// The resource that a name belongs to: `@self` to the name of its directory.
+pub(super) fn resource_of(connection: &rusqlite::Connection, name: i64) -> Result<i64> {
+    let mut statement =
+        connection.prepare_cached("SELECT CASE WHEN name = ?2 THEN parent ELSE id END FROM name WHERE id = ?1")?;
+    Ok(statement.query_row(params![name, SELF], |row| row.get(0)).optional()?.unwrap_or(name))
+}
+
+/// The version that a memento is of, if it is known: the Source's own rather than an archive's.
+fn same_version(known: &[Known], by_second: &HashMap<i64, Vec<usize>>, memento: &Memento) -> Option<usize> {
+    let same_second = by_second.get(&memento.begin.second()).into_iter().flatten().copied();
+    let found = same_second.filter(|index| known[*index].hashes.agree(&memento.hashes));
+    if let Some(index) = found.min_by_key(|index| known[*index].archived) {
+        return Some(index);
+    }
+    if memento.hashes.is_empty() {
+        return None;
+    }
+    let begin = memento.begin.nanos();
+    known.iter().position(|version| {
+        let in_force = version.begin <= begin && version.until.is_none_or(|until| until > begin);
+        let shared = memento.hashes.iter().any(|hash| version.hashes.get(hash.algorithm()).is_some());
+        !version.archived && in_force && shared && version.hashes.agree(&memento.hashes)
+    })
+}
+
+impl Reader {
+    /// The resource that a name belongs to: `@self` to the name of its directory.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn resource_of(&self, name: i64) -> Result<i64> {
+        resource_of(self.connection(), name)
+    }
+
+    /// Where a version can be had under URLs that are its alone, besides what its entry links to.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn mementos(&self, version: i64) -> Result<Vec<MementoRow>> {
+        let mut statement = self.connection().prepare_cached(
+            "SELECT url, datetime, negotiated, gone, original FROM memento WHERE version = ?1 ORDER BY negotiated, url",
+        )?;
+        let rows = statement.query_map([version], |row| {
+            Ok(MementoRow {
+                url: row.get(0)?,
+                datetime: row.get::<_, Option<i64>>(1)?.map(Datetime::from_nanos),
+                negotiated: row.get(2)?,
+                gone: row.get(3)?,
+                original: row.get(4)?,
+            })
+        })?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// What was asked of the versions of a resource, if anything was.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn timemap(&self, resource: i64) -> Result<Option<TimeMapRow>> {
+        let mut statement =
+            self.connection().prepare_cached("SELECT url, etag, last_modified, read FROM timemap WHERE name = ?1")?;
+        let found = statement.query_row([resource], |row| {
+            Ok(TimeMapRow { url: row.get(0)?, etag: row.get(1)?, last_modified: row.get(2)?, read: row.get(3)? })
+        });
+        Ok(found.optional()?)
+    }
+}

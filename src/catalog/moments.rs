@@ -1,0 +1,229 @@
+//! The tree as of a moment, and the tree of all names that there ever were.
+//!
+//! As of a moment, the resource of a name is a file under that name, or `@self` in a directory of it, by what lay
+//! in it then; as in the current tree, and wherever it lies there now.
+
+use rusqlite::{OptionalExtension, Row, params};
+
+use super::mementos::OWN;
+use super::reader::{DirEntry, Node, Reader};
+use super::{CatalogError, ROOT, directory_ino, version_ino};
+use crate::path::SELF;
+
+type Result<T> = std::result::Result<T, CatalogError>;
+
+/// A name that there is, or was, as far as the tree as of a moment needs it.
+struct Name {
+    id: i64,
+    name: String,
+    /// Whether something lies, or lay, in it.
+    directory: bool,
+    /// Nothing at or below it is older; where nothing is live, nothing was in force from `died` on.
+    born: i64,
+    died: i64,
+    live: i64,
+    /// What was in force under this name.
+    version: Option<Node>,
+}
+
+/// What a row of `name` and what was in force under it then are, for [`Name::of`]. `?2` is the moment.
+const THEN: &str =
+    "n.id, n.name, n.born, n.died, n.live, c.id, c.begin, c.mtime, c.size, p.id, p.begin, p.mtime, p.size
+    FROM name n LEFT JOIN version c ON c.id = n.version AND c.begin <= ?2
+    LEFT JOIN version p ON p.id = (SELECT id FROM version WHERE name = n.id AND until IS NOT NULL AND begin <= ?2
+        AND until > ?2 ORDER BY begin DESC, id DESC LIMIT 1)";
+
+impl Name {
+    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+        let file = |first: usize| -> rusqlite::Result<Option<(i64, Node)>> {
+            let Some(version) = row.get::<_, Option<i64>>(first)? else { return Ok(None) };
+            let size = row.get::<_, Option<i64>>(first + 3)?.map(i64::unsigned_abs);
+            let node = Node::File { ino: version_ino(version), mtime: row.get(first + 2)?, size };
+            Ok(Some((row.get(first + 1)?, node)))
+        };
+        let (current, past) = (file(5)?, file(9)?);
+        // What an archive saw later than the current version began, it saw of that moment.
+        let version = match (current, past) {
+            (Some((began, current)), Some((begin, past))) => Some(if begin > began { past } else { current }),
+            (current, past) => current.or(past).map(|(_, node)| node),
+        };
+        let born: Option<i64> = row.get(2)?;
+        Ok(Self {
+            id: row.get(0)?,
+            name: row.get(1)?,
+            directory: born != Some(i64::MAX),
+            born: born.unwrap_or(i64::MIN),
+            died: row.get::<_, Option<i64>>(3)?.unwrap_or(i64::MAX),
+            live: row.get(4)?,
+            version,
+        })
+    }
+}
+
+impl Reader {
+    /// The node of a name in a directory as of a moment.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn lookup_at(&self, directory: i64, name: &str, moment: i64) -> Result<Option<Node>> {
+        let found = self.name_at(directory, name, moment)?;
+        match found {
+            Some(found) if name != SELF => self.node_at(&found, moment),
+            _ if name == SELF && directory != ROOT => {
+                let own = self.own_at(directory, moment)?;
+                Ok(own.filter(|_| self.others_at(directory, moment).unwrap_or(false)))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn name_at(&self, directory: i64, name: &str, moment: i64) -> Result<Option<Name>> {
+        let mut statement =
+            self.connection().prepare_cached(&format!("SELECT {THEN} WHERE n.parent = ?1 AND n.name = ?3"))?;
+        Ok(statement.query_row(params![directory, moment, name], Name::of).optional()?)
+    }
+
+    /// What a name was then.
+    fn node_at(&self, name: &Name, moment: i64) -> Result<Option<Node>> {
+        if !name.directory {
+            return Ok(name.version);
+        }
+        if self.alive_at(name, moment)? {
+            return Ok(Some(Node::Directory { ino: directory_ino(name.id), changed: moment }));
+        }
+        self.own_at(name.id, moment)
+    }
+
+    /// The version of the resource of a name that was in force, wherever its history lies.
+    fn own_at(&self, resource: i64, moment: i64) -> Result<Option<Node>> {
+        let mut statement = self.connection().prepare_cached(&format!(
+            "{OWN} SELECT v.id, v.mtime, v.size, v.begin FROM own JOIN version v ON v.name = own.id AND v.until IS NOT NULL
+             AND v.begin <= ?3 AND v.until > ?3
+             UNION ALL SELECT v.id, v.mtime, v.size, v.begin FROM own JOIN name n ON n.id = own.id JOIN version v ON v.id = n.version
+             AND v.begin <= ?3 ORDER BY 4 DESC, 1 DESC LIMIT 1"
+        ))?;
+        let found = statement.query_row(params![resource, SELF, moment], |row| {
+            let size = row.get::<_, Option<i64>>(2)?.map(i64::unsigned_abs);
+            Ok(Node::File { ino: version_ino(row.get(0)?), mtime: row.get(1)?, size })
+        });
+        Ok(found.optional()?)
+    }
+
+    /// Whether anything but its own resource was in force below a name then.
+    fn alive_at(&self, name: &Name, moment: i64) -> Result<bool> {
+        if name.born > moment || name.live == 0 && name.died <= moment {
+            return Ok(false);
+        }
+        self.others_at(name.id, moment)
+    }
+
+    fn others_at(&self, directory: i64, moment: i64) -> Result<bool> {
+        let ask = |question: &str| -> Result<bool> {
+            let mut statement = self.connection().prepare_cached(question)?;
+            Ok(statement.query_row(params![directory, moment, SELF], |row| row.get(0))?)
+        };
+        if ask("SELECT EXISTS (SELECT 1 FROM name n JOIN version v ON v.id = n.version
+                WHERE n.parent = ?1 AND n.name != ?3 AND v.begin <= ?2)")?
+            || ask("SELECT EXISTS (SELECT 1 FROM name n CROSS JOIN version v ON v.name = n.id AND v.until IS NOT NULL
+                    AND v.begin <= ?2 AND v.until > ?2 WHERE n.parent = ?1 AND n.name != ?3)")?
+        {
+            return Ok(true);
+        }
+        let mut statement = self.connection().prepare_cached(
+            "SELECT id FROM name WHERE parent = ?1 AND name != ?3 AND (born IS NULL OR born <= ?2)
+             AND (live > 0 OR died IS NULL OR died > ?2)",
+        )?;
+        let below = statement.query_map(params![directory, moment, SELF], |row| row.get(0))?;
+        for below in below.collect::<rusqlite::Result<Vec<i64>>>()? {
+            if self.others_at(below, moment)? || self.own_at(below, moment)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Visits the names of a directory as of a moment in their order, after the one whose cookie is `after`, until
+    /// `visit` says false.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn list_at(
+        &self,
+        directory: i64,
+        moment: i64,
+        after: Option<i64>,
+        mut visit: impl FnMut(DirEntry) -> bool,
+    ) -> Result<()> {
+        let mut statement = self.connection().prepare_cached(&format!(
+            "SELECT {THEN} WHERE n.parent = ?1 AND n.name > COALESCE((SELECT name FROM name WHERE id = ?3), '') ORDER BY n.name"
+        ))?;
+        let mut rows = statement.query(params![directory, moment, after])?;
+        while let Some(row) = rows.next()? {
+            let name = Name::of(row)?;
+            let node = match name.name == SELF {
+                true if directory != ROOT => self.own_at(directory, moment)?,
+                _ => self.node_at(&name, moment)?,
+            };
+            let Some(node) = node else { continue };
+            if !visit(DirEntry { cookie: name.id, name: name.name, node }) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of a name in a directory, whether it is in the tree or was once.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn lookup_ever(&self, directory: i64, name: &str) -> Result<Option<i64>> {
+        let mut statement = self.connection().prepare_cached("SELECT id FROM name WHERE parent = ?1 AND name = ?2")?;
+        Ok(statement.query_row(params![directory, name], |row| row.get(0)).optional()?)
+    }
+
+    /// Visits the names that there are, or were, in a directory in their order, with their numbers, after the one
+    /// whose number is `after`, until `visit` says false.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn list_ever(
+        &self,
+        directory: i64,
+        after: Option<i64>,
+        mut visit: impl FnMut(i64, &str) -> bool,
+    ) -> Result<()> {
+        let mut statement = self.connection().prepare_cached(
+            "SELECT id, name FROM name WHERE parent = ?1 AND name > COALESCE((SELECT name FROM name WHERE id = ?2), '')
+             ORDER BY name",
+        )?;
+        let mut rows = statement.query(params![directory, after])?;
+        while let Some(row) = rows.next()? {
+            if !visit(row.get(0)?, row.get_ref(1)?.as_str().unwrap_or_default()) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether something lies, or lay, in a name: then it is no resource's alone.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn was_directory(&self, name: i64) -> Result<bool> {
+        let mut statement =
+            self.connection().prepare_cached("SELECT ?1 = 1 OR EXISTS (SELECT 1 FROM name WHERE parent = ?1)")?;
+        Ok(statement.query_row([name], |row| row.get(0))?)
+    }
+
+    /// When the names in a directory, or the versions of a resource, changed last, by our clock, in nanoseconds.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn changed(&self, name: i64) -> Result<i64> {
+        let mut statement = self.connection().prepare_cached(&format!(
+            "{OWN} SELECT COALESCE(max(max(n.changed, COALESCE((SELECT begin FROM version WHERE id = n.version), 0))), 0)
+             FROM own JOIN name n ON n.id = own.id"
+        ))?;
+        Ok(statement.query_row(params![name, SELF], |row| row.get(0))?)
+    }
+}

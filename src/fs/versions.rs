@@ -1,0 +1,422 @@
+//! `.versions`: a directory of versions for each resource, and the whole tree as of any moment.
+//!
+//! What lies below a resource's name is asked of its Source when it is listed, or a moment in it is looked up; then
+//! a reply may wait, as long as `timeout`. All else is answered from the catalog. Listings of versions may change,
+//! so their attributes are asked for each time, and the time of the directory says whether they did. The tree as of
+//! a moment is kept by the kernel until the past changes.
+
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fuser::{Errno, FileAttr, Generation, ReplyEntry};
+use lru::LruCache;
+
+use super::adapter::{FOR_EVER, NOT_AT_ALL, ask};
+use super::attributes::Owner;
+use super::control::Snapshots;
+use super::inodes::{Moments, Place, moment_ino, versions_ino};
+use super::stream::Stream;
+use super::{Contents, xattr};
+use crate::catalog::{CatalogError, DirEntry, Inode, Node, Pool, ROOT, ROOT_INO, Reader, VersionLog, version_ino};
+use crate::document::Datetime;
+use crate::path::{SELF, extension};
+
+/// The name of the directory at the root.
+pub(super) const DIRECTORY: &str = ".versions";
+/// What the name of a moment's tree begins with.
+const AT: char = '@';
+/// The most listings that are kept between the parts in which they are read.
+const MOST_LISTINGS: usize = 64;
+/// Cookies below are of `.` and `..`.
+const FIRST_COOKIE: u64 = 8;
+
+/// The versions of a resource that can be had, the oldest first.
+type Listing = Arc<Vec<VersionLog>>;
+
+pub(super) struct Versions {
+    readers: Arc<Pool>,
+    contents: Arc<dyn Contents>,
+    owner: Owner,
+    generation: Generation,
+    snapshots: Arc<Snapshots>,
+    pub(super) moments: Arc<Moments>,
+    listings: Mutex<LruCache<i64, Listing>>,
+}
+
+/// What is found under a name.
+enum Found {
+    Nothing,
+    Node(Node),
+    /// A symbolic link to this name.
+    Link(String),
+}
+
+impl Versions {
+    pub(super) fn new(
+        readers: Arc<Pool>,
+        contents: Arc<dyn Contents>,
+        owner: Owner,
+        generation: Generation,
+        snapshots: Arc<Snapshots>,
+    ) -> Self {
+        let most = NonZeroUsize::new(MOST_LISTINGS).unwrap_or(NonZeroUsize::MIN);
+        Self {
+            readers,
+            contents,
+            owner,
+            generation,
+            snapshots,
+            moments: Arc::default(),
+            listings: Mutex::new(LruCache::new(most)),
+        }
+    }
+
+    /// The attributes of what lies in `.versions` under a name; of `.versions` itself, for the root's.
+    pub(super) fn directory(&self, name: i64) -> Result<FileAttr, Errno> {
+        let changed = ask(&self.readers, |reader| match reader.was_directory(name)? {
+            true => reader.changed(name),
+            false => {
+                let resource = reader.resource_of(name)?;
+                Ok(reader.changed(resource)?.max(self.contents.asked(resource).as_of))
+            }
+        })?;
+        Ok(self.owner.directory(versions_ino(name), changed))
+    }
+
+    /// The attributes of a directory of the tree as of a moment.
+    pub(super) fn directory_at(&self, number: u32, name: i64) -> Result<FileAttr, Errno> {
+        let moment = self.moments.moment(number).ok_or(Errno::ENOENT)?;
+        Ok(self.owner.directory(moment_ino(number, name), moment))
+    }
+
+    pub(super) fn forget(&self, place: Option<Place>, lookups: u64) {
+        if let Some(Place::Moment(number, _)) = place {
+            self.moments.forget(number, lookups);
+        }
+    }
+
+    /// What is known of a directory of versions, or of a moment.
+    pub(super) fn xattrs(&self, place: Place) -> Result<xattr::Attributes, Errno> {
+        match place {
+            Place::Versions(name) if !ask(&self.readers, |reader| reader.was_directory(name))? => {
+                ask(&self.readers, |reader| {
+                    let resource = reader.resource_of(name)?;
+                    xattr::of_history(reader, resource, &self.contents.asked(resource))
+                })
+            }
+            Place::Moment(number, _) => Ok(xattr::of_moment(self.moments.moment(number))),
+            _ => Ok(xattr::Attributes::default()),
+        }
+    }
+
+    pub(super) fn lookup_in_versions(self: &Arc<Self>, directory: i64, name: &str, reply: ReplyEntry) {
+        let above = |reader: &Reader| Ok(reader.parent(directory)?.unwrap_or(ROOT));
+        if name == "." {
+            return self.reply_directory(directory, reply);
+        }
+        if name == ".." {
+            return match (directory, ask(&self.readers, above)) {
+                (ROOT, _) => reply.entry(&FOR_EVER, &self.owner.directory(ROOT_INO, 0), self.generation),
+                (_, Ok(parent)) => self.reply_directory(parent, reply),
+                (_, Err(errno)) => reply.error(errno),
+            };
+        }
+        let known =
+            ask(&self.readers, |reader| Ok((reader.lookup_ever(directory, name)?, reader.was_directory(directory)?)));
+        match known {
+            Err(errno) => reply.error(errno),
+            Ok((Some(below), _)) => self.reply_directory(below, reply),
+            Ok((None, true)) if directory == ROOT => self.lookup_moment(name, reply),
+            Ok((None, true)) => self.negative(reply),
+            Ok((None, false)) => self.lookup_version(directory, name, reply),
+        }
+    }
+
+    fn reply_directory(&self, name: i64, reply: ReplyEntry) {
+        match self.directory(name) {
+            Ok(attributes) => reply.entry_with_ttls(&NOT_AT_ALL, &FOR_EVER, &attributes, self.generation),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    /// There is no such name, as yet.
+    fn negative(&self, reply: ReplyEntry) {
+        reply.error(Errno::ENOENT);
+    }
+
+    fn link(&self, target: String, reply: ReplyEntry) {
+        let (ino, content) = self.snapshots.add_link(target.into_bytes());
+        let attributes = self.owner.link(ino, content.len() as u64);
+        reply.entry_with_ttls(&FOR_EVER, &NOT_AT_ALL, &attributes, self.generation);
+    }
+
+    fn node(&self, node: &Node, reply: ReplyEntry) {
+        let known = !matches!(node, Node::File { size: None, .. });
+        let attr_ttl = if known { FOR_EVER } else { NOT_AT_ALL };
+        reply.entry_with_ttls(&attr_ttl, &FOR_EVER, &self.owner.node(node), self.generation);
+    }
+
+    /// `@DATETIME`: its own spelling is a directory, all others are links to that.
+    fn lookup_moment(&self, name: &str, reply: ReplyEntry) {
+        let spelled = name.strip_prefix(AT).and_then(|text| Datetime::parse_spelled(text).ok());
+        let Some(moment) = spelled else { return self.negative(reply) };
+        let own = name_of(moment);
+        if own != name {
+            return self.link(own, reply);
+        }
+        match self.moments.number(moment.nanos()) {
+            Some(number) => {
+                let attributes = self.owner.directory(moment_ino(number, ROOT), moment.nanos());
+                reply.entry(&FOR_EVER, &attributes, self.generation);
+            }
+            None => {
+                tracing::error!("more moments are looked at than can be told apart; close some");
+                reply.error(Errno::ENFILE);
+            }
+        }
+    }
+
+    /// A version by the name of its file, or by any moment at which it was in force.
+    fn lookup_version(self: &Arc<Self>, name_id: i64, name: &str, reply: ReplyEntry) {
+        let resource = match ask(&self.readers, |reader| reader.resource_of(name_id)) {
+            Ok(resource) => resource,
+            Err(errno) => return reply.error(errno),
+        };
+        let exact = |versions: &[VersionLog]| {
+            let found = versions.iter().find(|version| version.name == name && !version.places.is_empty());
+            found.map(file)
+        };
+        match ask(&self.readers, |reader| Ok(exact(&reader.versions_of(resource)?))) {
+            Err(errno) => return reply.error(errno),
+            Ok(Some(node)) => return self.node(&node, reply),
+            Ok(None) => {}
+        }
+        let own = ask(&self.readers, |reader| reader.resource_uri(resource)).unwrap_or_default();
+        let stem = name.strip_suffix(extension(&own)).unwrap_or(name);
+        let Some(moment) = [stem, name].iter().find_map(|text| Datetime::parse_spelled(text).ok()) else {
+            return self.negative(reply);
+        };
+        let (this, name) = (Arc::clone(self), name.to_owned());
+        self.contents.history(
+            resource,
+            Some(moment),
+            Box::new(move || match this.version_at(resource, &name, moment) {
+                Err(errno) => reply.error(errno),
+                Ok(Found::Nothing) => this.negative(reply),
+                Ok(Found::Node(node)) => this.node(&node, reply),
+                Ok(Found::Link(target)) => this.link(target, reply),
+            }),
+        );
+    }
+
+    fn version_at(&self, resource: i64, name: &str, moment: Datetime) -> Result<Found, Errno> {
+        let versions = ask(&self.readers, |reader| reader.versions_of(resource))?;
+        let to_be_had = |version: &&VersionLog| !version.places.is_empty();
+        if let Some(version) = versions.iter().filter(to_be_had).find(|version| version.name == name) {
+            return Ok(Found::Node(file(version)));
+        }
+        // Another spelling of a version's own name means that version, whatever fraction of its second is left out.
+        let spelled = |version: &&VersionLog| {
+            let stem = version.name.strip_suffix(extension(&version.name)).unwrap_or(&version.name);
+            stem == moment.basic(true)
+        };
+        let found = versions.iter().find(spelled).or_else(|| versions.iter().find(|version| version.in_force(moment)));
+        Ok(found.filter(to_be_had).map_or(Found::Nothing, |version| Found::Link(version.name.clone())))
+    }
+
+    pub(super) fn lookup_at(self: &Arc<Self>, number: u32, directory: i64, name: &str, reply: ReplyEntry) {
+        let Some(moment) = self.moments.moment(number) else { return reply.error(Errno::ENOENT) };
+        if name == "." || name == ".." && directory == ROOT {
+            return match name {
+                "." => self.reply_at(
+                    number,
+                    &Node::Directory { ino: moment_ino(number, directory), changed: moment },
+                    reply,
+                ),
+                _ => self.reply_directory(ROOT, reply),
+            };
+        }
+        let found = ask(&self.readers, |reader| match name {
+            ".." => {
+                let ino = crate::catalog::directory_ino(reader.parent(directory)?.unwrap_or(ROOT));
+                Ok((Some(Node::Directory { ino, changed: moment }), None))
+            }
+            _ => match reader.lookup_at(directory, name, moment)? {
+                None => Ok((None, resource_that_was(reader, directory, name)?)),
+                found => Ok((found, None)),
+            },
+        });
+        let resource = match found {
+            Err(errno) => return reply.error(errno),
+            Ok((Some(node), _)) => return self.reply_at(number, &node, reply),
+            Ok((None, None)) => return self.negative(reply),
+            Ok((None, Some(resource))) => resource,
+        };
+        let (this, name) = (Arc::clone(self), name.to_owned());
+        self.contents.history(
+            resource,
+            Some(Datetime::from_nanos(moment)),
+            Box::new(move || match ask(&this.readers, |reader| reader.lookup_at(directory, &name, moment)) {
+                Err(errno) => reply.error(errno),
+                Ok(None) => this.negative(reply),
+                Ok(Some(node)) => this.reply_at(number, &node, reply),
+            }),
+        );
+    }
+
+    fn reply_at(&self, number: u32, node: &Node, reply: ReplyEntry) {
+        match self.own_directory(number, node) {
+            Some(attributes) => {
+                self.moments.given(number);
+                reply.entry(&FOR_EVER, &attributes, self.generation);
+            }
+            None => self.node(node, reply),
+        }
+    }
+
+    /// The attributes of a directory of the current tree as one of a moment's.
+    fn own_directory(&self, number: u32, node: &Node) -> Option<FileAttr> {
+        let Node::Directory { ino, changed } = *node else { return None };
+        let name = match Place::of(ino) {
+            Some(Place::Tree(Inode::Directory(name)) | Place::Moment(_, name)) => name,
+            _ => return None,
+        };
+        Some(self.owner.directory(moment_ino(number, name), changed))
+    }
+
+    pub(super) fn list_at(&self, number: u32, directory: i64, offset: u64, mut stream: Stream) {
+        let Some(moment) = self.moments.moment(number) else { return stream.end(Err(Errno::ENOENT)) };
+        let listed = ask(&self.readers, |reader| {
+            let own = self.owner.directory(moment_ino(number, directory), moment);
+            let above = match reader.parent(directory)? {
+                Some(parent) => self.owner.directory(moment_ino(number, parent), moment),
+                None => self.owner.directory(versions_ino(ROOT), moment),
+            };
+            if !dots(&mut stream, offset, &own, &above) {
+                return Ok(());
+            }
+            reader.list_at(directory, moment, after(offset), |DirEntry { cookie, name, node }| {
+                let cookie = cookie.unsigned_abs();
+                match self.own_directory(number, &node) {
+                    Some(attributes) => {
+                        let added = stream.add(cookie, &name, &attributes, &FOR_EVER);
+                        if added && stream.looks_up() {
+                            self.moments.given(number);
+                        }
+                        added
+                    }
+                    None => stream.add(cookie, &name, &self.owner.node(&node), ttl(&node)),
+                }
+            })
+        });
+        stream.end(listed);
+    }
+
+    pub(super) fn list_versions(self: &Arc<Self>, directory: i64, offset: u64, stream: Stream) {
+        let found = ask(&self.readers, |reader| {
+            let resource = reader.resource_of(directory)?;
+            Ok((reader.was_directory(directory)?, resource))
+        });
+        match found {
+            Err(errno) => stream.end(Err(errno)),
+            Ok((true, _)) => self.list_names(directory, offset, stream),
+            Ok((false, resource)) if offset == 0 => {
+                let this = Arc::clone(self);
+                self.contents.history(
+                    resource,
+                    None,
+                    Box::new(move || {
+                        let listing = this.listing(resource, true);
+                        this.list_files(directory, offset, stream, listing);
+                    }),
+                );
+            }
+            Ok((false, resource)) => self.list_files(directory, offset, stream, self.listing(resource, false)),
+        }
+    }
+
+    /// What is listed of a resource's versions: as it was when the listing was begun, unless it is begun anew.
+    fn listing(&self, resource: i64, anew: bool) -> Result<Listing, Errno> {
+        let known = self.listings.lock().unwrap_or_else(PoisonError::into_inner).get(&resource).cloned();
+        if let Some(known) = known.filter(|_| !anew) {
+            return Ok(known);
+        }
+        let mut versions = ask(&self.readers, |reader| reader.versions_of(resource))?;
+        versions.retain(|version| !version.places.is_empty());
+        versions.reverse();
+        let listing = Arc::new(versions);
+        self.listings.lock().unwrap_or_else(PoisonError::into_inner).put(resource, Arc::clone(&listing));
+        Ok(listing)
+    }
+
+    fn list_files(&self, directory: i64, offset: u64, mut stream: Stream, listing: Result<Listing, Errno>) {
+        let listed = listing.and_then(|listing| {
+            if !self.both_dots(&mut stream, directory, offset)? {
+                return Ok(());
+            }
+            let first = offset.saturating_sub(FIRST_COOKIE);
+            for (index, version) in listing.iter().enumerate().skip(usize::try_from(first).unwrap_or(usize::MAX)) {
+                let node = file(version);
+                let cookie = FIRST_COOKIE + index as u64 + 1;
+                if !stream.add(cookie, &version.name, &self.owner.node(&node), ttl(&node)) {
+                    break;
+                }
+            }
+            Ok(())
+        });
+        stream.end(listed);
+    }
+
+    fn list_names(&self, directory: i64, offset: u64, mut stream: Stream) {
+        let listed = self.both_dots(&mut stream, directory, offset).and_then(|more| match more {
+            false => Ok(()),
+            true => ask(&self.readers, |reader| {
+                reader.list_ever(directory, after(offset), |id, name| {
+                    let attributes = self.owner.directory(versions_ino(id), 0);
+                    stream.add(id.unsigned_abs(), name, &attributes, &NOT_AT_ALL)
+                })
+            }),
+        });
+        stream.end(listed);
+    }
+
+    fn both_dots(&self, stream: &mut Stream, directory: i64, offset: u64) -> Result<bool, Errno> {
+        let own = self.owner.directory(versions_ino(directory), 0);
+        let above = match ask(&self.readers, |reader| reader.parent(directory))? {
+            Some(parent) => self.owner.directory(versions_ino(parent), 0),
+            None => self.owner.directory(ROOT_INO, 0),
+        };
+        Ok(dots(stream, offset, &own, &above))
+    }
+}
+
+/// The name of the tree as of a moment.
+pub(super) fn name_of(moment: Datetime) -> String {
+    format!("{AT}{}", moment.basic(true))
+}
+
+/// Where a listing by names goes on.
+fn after(offset: u64) -> Option<i64> {
+    i64::try_from(offset).ok().filter(|after| *after >= 8)
+}
+
+fn dots(stream: &mut Stream, offset: u64, own: &FileAttr, above: &FileAttr) -> bool {
+    (offset >= 1 || stream.add(1, ".", own, &NOT_AT_ALL)) && (offset >= 2 || stream.add(2, "..", above, &NOT_AT_ALL))
+}
+
+fn ttl(node: &Node) -> &'static std::time::Duration {
+    if matches!(node, Node::File { size: None, .. }) { &NOT_AT_ALL } else { &FOR_EVER }
+}
+
+fn file(version: &VersionLog) -> Node {
+    Node::File { ino: version_ino(version.id), mtime: version.mtime, size: version.size }
+}
+
+/// The resource that has, or had, this name.
+fn resource_that_was(reader: &Reader, directory: i64, name: &str) -> Result<Option<i64>, CatalogError> {
+    if name == SELF {
+        return Ok(Some(directory));
+    }
+    let known = reader.lookup_ever(directory, name)?;
+    Ok(known)
+}

@@ -1,0 +1,318 @@
+//! What a Source has to tell of the versions of one resource: its TimeMap when they are listed, its TimeGate for a
+//! moment that nothing else covers (core 14.6, RFC 7089).
+//!
+//! One asking at a time for a resource; who waits, waits no longer than `timeout`, and the asking goes on for the
+//! next who looks. What was asked is not asked again for a while, be it that the answer was no.
+
+use std::collections::HashMap;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use lru::LruCache;
+use tokio::sync::watch;
+
+use super::{Shared, SyncError};
+use crate::catalog::{Memento, TimeMapRow};
+use crate::document::Datetime;
+use crate::source::{SourceError, Validators};
+use crate::versions::{self, Limits, Timeline};
+
+/// How long an answer holds.
+const FRESH: Duration = Duration::from_secs(300);
+/// How long a failure does.
+const AGAIN: Duration = Duration::from_secs(60);
+/// How much longer than whoever waits an asking may go on.
+const PATIENCE: u32 = 5;
+/// The part of `timeout` that somebody waits.
+const SHARE: f32 = 0.9;
+/// The most TimeMaps and TimeGates of one resource that are asked.
+const MOST_LINKS: usize = 4;
+/// The most resources, and moments, of which it is remembered what was asked.
+const MOST_REMEMBERED: usize = 20_000;
+
+/// What came of asking for the versions of a resource.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    /// When what is known was had, or ceased to be fresh, in nanoseconds; 0 if nothing was asked.
+    pub as_of: i64,
+    /// When it was had.
+    pub when: Option<Datetime>,
+    /// Why it could not be had last.
+    pub trouble: Option<String>,
+}
+
+/// What came of the last asking.
+#[derive(Clone, Debug)]
+struct Outcome {
+    at: Datetime,
+    trouble: Option<String>,
+}
+
+impl Outcome {
+    fn holds_until(&self) -> i64 {
+        let span = if self.trouble.is_some() { AGAIN } else { FRESH };
+        self.at.nanos().saturating_add(i64::try_from(span.as_nanos()).unwrap_or(i64::MAX))
+    }
+}
+
+/// What is asked for: all versions of a resource, or the one of a moment.
+type Question = (i64, Option<i64>);
+
+/// Asks for versions.
+#[derive(Debug)]
+pub(super) struct History {
+    shared: Shared,
+    offline: bool,
+    outcomes: Mutex<LruCache<Question, Outcome>>,
+    under_way: Mutex<HashMap<Question, watch::Receiver<()>>>,
+}
+
+/// Takes a question off the list, however its asking ends.
+struct UnderWay(Arc<History>, Question, #[allow(dead_code, reason = "who waits is told by its end")] watch::Sender<()>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.under_way.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.1);
+    }
+}
+
+impl History {
+    pub(super) fn new(shared: Shared, offline: bool) -> Arc<Self> {
+        let most = NonZeroUsize::new(MOST_REMEMBERED).unwrap_or(NonZeroUsize::MIN);
+        Arc::new(Self { shared, offline, outcomes: Mutex::new(LruCache::new(most)), under_way: Mutex::default() })
+    }
+
+    fn outcome(&self, question: Question) -> Option<Outcome> {
+        let known = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner).get(&question).cloned();
+        // What an earlier process read is in the catalog.
+        known.or_else(|| match question {
+            (resource, None) => {
+                let row = self.shared.readers.ask(|reader| reader.timemap(resource)).ok()??;
+                Some(Outcome { at: Datetime::from_nanos(row.read), trouble: None })
+            }
+            _ => None,
+        })
+    }
+
+    pub(super) fn asked(&self, resource: i64) -> Asked {
+        let Some(outcome) = self.outcome((resource, None)) else {
+            let trouble = self.offline.then(|| "the mount is offline".to_owned());
+            return Asked { trouble, ..Asked::default() };
+        };
+        let until = outcome.holds_until();
+        let fresh = self.offline || Datetime::now().nanos() < until;
+        Asked {
+            as_of: if fresh { outcome.at.nanos() } else { until },
+            when: outcome.trouble.is_none().then_some(outcome.at),
+            trouble: outcome.trouble,
+        }
+    }
+
+    /// Brings what the Source has to tell of the versions of a resource into the catalog: all that it lists, and
+    /// the one that was in force at a moment, if that is not known then. Returns within the timeout.
+    pub(super) async fn bring(self: &Arc<Self>, resource: i64, moment: Option<Datetime>) {
+        if self.offline {
+            return;
+        }
+        let deadline = tokio::time::Instant::now() + self.shared.client.timeout().mul_f32(SHARE);
+        self.wait((resource, None), deadline).await;
+        if let Some(moment) = moment
+            && !self.covers(resource, moment)
+        {
+            self.wait((resource, Some(moment.nanos())), deadline).await;
+        }
+    }
+
+    /// Whether a version is known that was in force at a moment.
+    fn covers(&self, resource: i64, moment: Datetime) -> bool {
+        let versions = self.shared.readers.ask(|reader| reader.versions_of(resource));
+        // What cannot be asked of the catalog need not be asked of the Source.
+        versions.map_or(true, |versions| versions.iter().any(|version| version.in_force(moment)))
+    }
+
+    async fn wait(self: &Arc<Self>, question: Question, deadline: tokio::time::Instant) {
+        if self.outcome(question).is_some_and(|outcome| Datetime::now().nanos() < outcome.holds_until()) {
+            return;
+        }
+        let links = match self.links(question.0) {
+            Ok(links) if links.lead_somewhere(question) => links,
+            Ok(_) => return,
+            Err(error) => return self.shared.status.error(&error.to_string()),
+        };
+        let mut done = {
+            let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+            match under_way.get(&question) {
+                Some(done) => done.clone(),
+                None => {
+                    let (end, done) = watch::channel(());
+                    under_way.insert(question, done.clone());
+                    let own = UnderWay(Arc::clone(self), question, end);
+                    tokio::spawn(async move { own.0.ask(own.1, &links).await });
+                    done
+                }
+            }
+        };
+        // The end of the sender is the end of the asking.
+        if tokio::time::timeout_at(deadline, async { while done.changed().await.is_ok() {} }).await.is_err() {
+            let waited = self.shared.client.timeout().mul_f32(SHARE).as_secs_f32();
+            self.came(question, Some(format!("no answer within {waited:.1} s; asking goes on")));
+        }
+    }
+
+    /// Notes what came of asking, where people look for it.
+    fn came(&self, question: Question, trouble: Option<String>) {
+        if let Some(trouble) = &trouble {
+            let uri = self.shared.readers.ask(|reader| reader.resource_uri(question.0)).unwrap_or_default();
+            self.shared.status.warning(&format!("{uri}: its versions could not be asked for: {trouble}"));
+        }
+        let outcome = Outcome { at: Datetime::now(), trouble };
+        self.outcomes.lock().unwrap_or_else(PoisonError::into_inner).put(question, outcome);
+    }
+
+    fn links(&self, resource: i64) -> Result<Links, SyncError> {
+        let (uri, maps, gates) = self.shared.readers.ask(|reader| {
+            let maps = reader.linked_from(resource, "timemap")?;
+            Ok((reader.resource_uri(resource)?, maps, reader.linked_from(resource, "timegate")?))
+        })?;
+        let resolve = |hrefs: Vec<String>| -> Vec<String> {
+            let base = url::Url::parse(&uri).ok();
+            let resolved = hrefs.iter().filter_map(|href| base.as_ref()?.join(href).ok());
+            resolved.filter(|url| matches!(url.scheme(), "http" | "https")).map(String::from).take(MOST_LINKS).collect()
+        };
+        Ok(Links { maps: resolve(maps), gates: resolve(gates) })
+    }
+
+    async fn ask(&self, question: Question, links: &Links) {
+        let within = self.shared.client.timeout() * PATIENCE;
+        let result = match question {
+            (resource, None) => self.ask_maps(resource, links, within).await,
+            (resource, Some(moment)) => self.ask_gates(resource, links, Datetime::from_nanos(moment), within).await,
+        };
+        self.came(question, result.err());
+    }
+
+    /// Reads the TimeMaps of a resource; where it has none but a TimeGate, those that this one names.
+    async fn ask_maps(&self, resource: i64, links: &Links, within: Duration) -> Result<(), String> {
+        let mut maps = links.maps.clone();
+        let mut troubles = Vec::new();
+        if maps.is_empty() {
+            for gate in &links.gates {
+                match versions::ask_timegate(&self.shared.client, gate, None, within).await {
+                    Ok(said) => {
+                        maps.extend(said.timemap);
+                        let told = said.others.into_iter().chain(said.memento.filter(|_| !said.negotiated));
+                        self.keep(resource, told.map(seen_at_its_time).collect(), None).await?;
+                    }
+                    Err(error) => troubles.push(error.to_string()),
+                }
+            }
+        }
+        let known = self.shared.readers.ask(|reader| reader.timemap(resource)).map_err(|error| error.to_string())?;
+        for url in maps.iter().take(MOST_LINKS) {
+            let known = known.as_ref().filter(|known| known.url == *url);
+            if let Err(trouble) = self.read_map(resource, url, known, within).await {
+                troubles.push(trouble);
+            }
+        }
+        if troubles.is_empty() { Ok(()) } else { Err(troubles.join("; ")) }
+    }
+
+    async fn read_map(
+        &self,
+        resource: i64,
+        url: &str,
+        known: Option<&TimeMapRow>,
+        within: Duration,
+    ) -> Result<(), String> {
+        let validators = known.map(|known| Validators {
+            etag: known.etag.clone(),
+            last_modified: known.last_modified.clone(),
+            settled: false,
+        });
+        let limits = Limits::default();
+        let read = versions::read_timemap(&self.shared.client, url, validators.as_ref(), &limits, within);
+        let text = |error: SourceError| error.to_string();
+        let (mementos, validators, trouble) = match read.await.map_err(text)? {
+            Timeline::NotModified => (Vec::new(), validators.unwrap_or_default(), None),
+            Timeline::Map(map) => {
+                for note in &map.notes {
+                    self.shared.status.warning(&format!("{url}: {note}"));
+                }
+                let trouble = (!map.complete).then(|| format!("{url}: not all of it could be read"));
+                // What was cut short is read again, whether or not it changed.
+                let validators = if map.complete { map.validators } else { Validators::default() };
+                let told = |memento: versions::Memento| Memento::archived(memento.url, memento.datetime);
+                (map.mementos.into_iter().map(told).collect(), validators, trouble)
+            }
+        };
+        let row = TimeMapRow {
+            url: url.to_owned(),
+            etag: validators.etag,
+            last_modified: validators.last_modified,
+            read: Datetime::now().nanos(),
+        };
+        self.keep(resource, mementos, Some(row)).await?;
+        trouble.map_or(Ok(()), Err)
+    }
+
+    /// Asks the TimeGates of a resource what was in force at a moment.
+    async fn ask_gates(&self, resource: i64, links: &Links, moment: Datetime, within: Duration) -> Result<(), String> {
+        let mut troubles = Vec::new();
+        for gate in &links.gates {
+            match versions::ask_timegate(&self.shared.client, gate, Some(moment), within).await {
+                Ok(said) => {
+                    let mut told: Vec<Memento> = said.others.into_iter().map(seen_at_its_time).collect();
+                    let found = said.memento.map(|memento| Memento {
+                        negotiated: said.negotiated,
+                        sure: Some(moment),
+                        ..Memento::archived(memento.url, memento.datetime)
+                    });
+                    let answered = found.is_some();
+                    // Last: of one URL, what is known of the moment asked counts.
+                    told.extend(found);
+                    self.keep(resource, told, None).await?;
+                    if answered {
+                        return Ok(());
+                    }
+                    // Some answer with the nearest, which may be later: what they list tells of the one before.
+                    if let Some(url) = said.timemap.filter(|url| !links.maps.contains(url)) {
+                        troubles.extend(self.read_map(resource, &url, None, within).await.err());
+                    }
+                }
+                Err(error) => troubles.push(error.to_string()),
+            }
+        }
+        if troubles.is_empty() { Ok(()) } else { Err(troubles.join("; ")) }
+    }
+
+    async fn keep(&self, resource: i64, told: Vec<Memento>, row: Option<TimeMapRow>) -> Result<(), String> {
+        if told.is_empty() && row.is_none() {
+            return Ok(());
+        }
+        let kept = self.shared.ledger.write(move |transaction| {
+            if !told.is_empty() {
+                transaction.put_mementos(resource, &told)?;
+            }
+            row.map_or(Ok(()), |row| transaction.put_timemap(resource, &row))
+        });
+        kept.await.map_err(|error| error.to_string())
+    }
+}
+
+/// A memento that is named on the way: it is not known what was in force after it.
+fn seen_at_its_time(memento: versions::Memento) -> Memento {
+    Memento { sure: Some(memento.datetime), ..Memento::archived(memento.url, memento.datetime) }
+}
+
+/// Where a resource's versions are asked for.
+struct Links {
+    maps: Vec<String>,
+    gates: Vec<String>,
+}
+
+impl Links {
+    fn lead_somewhere(&self, (_, moment): Question) -> bool {
+        !self.gates.is_empty() || moment.is_none() && !self.maps.is_empty()
+    }
+}
