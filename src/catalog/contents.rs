@@ -67,7 +67,7 @@ impl Transaction<'_> {
                 |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
             )
             .optional()?;
-        let Some((id, parent, name)) = row else { return Ok(false) };
+        let Some((id, parent, name)) = row else { return self.supersede_archived(version, content, now) };
         let next = self.next_version;
         self.next_version += 1;
         self.connection().execute(
@@ -80,6 +80,26 @@ impl Transaction<'_> {
         self.connection().execute("UPDATE name SET version = ?2, changed = ?3 WHERE id = ?1", [id, next, self.now])?;
         self.tree.changes.from(now.nanos());
         self.tree.count(&self.transaction, parent, &name, 0)?;
+        content.map_or(Ok(false), |content| self.store(next, content, now))
+    }
+
+    /// The same of a version that only archives tell of: what was said of its size was wrong.
+    fn supersede_archived(&mut self, version: i64, content: Option<&Content>, now: Datetime) -> Result<bool> {
+        let next = self.next_version;
+        let begin: Option<(i64, i64, i64)> = self
+            .connection()
+            .prepare_cached(
+                "INSERT INTO version (id, name, document, begin, until, mtime, dated, size, hashes, media, change)
+                 SELECT ?2, name, document, begin, until, mtime, dated, NULL, hashes, media, change
+                 FROM version WHERE id = ?1 AND change >= 16 AND name > 0 RETURNING name, begin, until",
+            )?
+            .query_row([version, next], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .optional()?;
+        let Some((name, begin, until)) = begin else { return Ok(false) };
+        self.next_version += 1;
+        self.connection().execute("UPDATE memento SET version = ?2 WHERE version = ?1", [version, next])?;
+        self.connection().execute("UPDATE version SET name = 0 WHERE id = ?1", [version])?;
+        self.lived(name, begin, until)?;
         content.map_or(Ok(false), |content| self.store(next, content, now))
     }
 

@@ -478,6 +478,7 @@ mod tests {
                 None => (definition.usage, None),
                 Some((name, "URI")) => (name, Some("https://x.example/")),
                 Some((name, "DIR" | "FILE" | "NAME")) => (name, Some("/x")),
+                Some((name, "DURATION")) => (name, Some("30d")),
                 Some((name, "BYTES" | "SECONDS" | "N" | "ID" | "OCTAL")) => (name, Some("7")),
                 Some((name, choices)) => (name, choices.split('|').next()),
             };

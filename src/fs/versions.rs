@@ -7,6 +7,7 @@
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use fuser::{Errno, FileAttr, Generation, ReplyEntry};
 use lru::LruCache;
@@ -27,6 +28,8 @@ pub(super) const DIRECTORY: &str = ".versions";
 const AT: char = '@';
 /// The most listings that are kept between the parts in which they are read.
 const MOST_LISTINGS: usize = 64;
+/// How long a name in a directory of versions holds: what archives say of the past may turn out to be wrong.
+const BRIEFLY: Duration = Duration::from_secs(5);
 /// Cookies below are of `.` and `..`.
 const FIRST_COOKIE: u64 = 8;
 
@@ -150,10 +153,8 @@ impl Versions {
         reply.entry_with_ttls(&FOR_EVER, &NOT_AT_ALL, &attributes, self.generation);
     }
 
-    fn node(&self, node: &Node, reply: ReplyEntry) {
-        let known = !matches!(node, Node::File { size: None, .. });
-        let attr_ttl = if known { FOR_EVER } else { NOT_AT_ALL };
-        reply.entry_with_ttls(&attr_ttl, &FOR_EVER, &self.owner.node(node), self.generation);
+    fn node(&self, node: &Node, name_ttl: &Duration, reply: ReplyEntry) {
+        reply.entry_with_ttls(ttl(node), name_ttl, &self.owner.node(node), self.generation);
     }
 
     /// `@DATETIME`: its own spelling is a directory, all others are links to that.
@@ -188,7 +189,7 @@ impl Versions {
         };
         match ask(&self.readers, |reader| Ok(exact(&reader.versions_of(resource)?))) {
             Err(errno) => return reply.error(errno),
-            Ok(Some(node)) => return self.node(&node, reply),
+            Ok(Some(node)) => return self.node(&node, &BRIEFLY, reply),
             Ok(None) => {}
         }
         let own = ask(&self.readers, |reader| reader.resource_uri(resource)).unwrap_or_default();
@@ -203,7 +204,7 @@ impl Versions {
             Box::new(move || match this.version_at(resource, &name, moment) {
                 Err(errno) => reply.error(errno),
                 Ok(Found::Nothing) => this.negative(reply),
-                Ok(Found::Node(node)) => this.node(&node, reply),
+                Ok(Found::Node(node)) => this.node(&node, &BRIEFLY, reply),
                 Ok(Found::Link(target)) => this.link(target, reply),
             }),
         );
@@ -270,7 +271,7 @@ impl Versions {
                 self.moments.given(number);
                 reply.entry(&FOR_EVER, &attributes, self.generation);
             }
-            None => self.node(node, reply),
+            None => self.node(node, &FOR_EVER, reply),
         }
     }
 
@@ -358,7 +359,8 @@ impl Versions {
             for (index, version) in listing.iter().enumerate().skip(usize::try_from(first).unwrap_or(usize::MAX)) {
                 let node = file(version);
                 let cookie = FIRST_COOKIE + index as u64 + 1;
-                if !stream.add(cookie, &version.name, &self.owner.node(&node), ttl(&node)) {
+                let ttl = ttl(&node).min(&BRIEFLY);
+                if !stream.add(cookie, &version.name, &self.owner.node(&node), ttl) {
                     break;
                 }
             }
@@ -404,7 +406,8 @@ fn dots(stream: &mut Stream, offset: u64, own: &FileAttr, above: &FileAttr) -> b
     (offset >= 1 || stream.add(1, ".", own, &NOT_AT_ALL)) && (offset >= 2 || stream.add(2, "..", above, &NOT_AT_ALL))
 }
 
-fn ttl(node: &Node) -> &'static std::time::Duration {
+/// How long the attributes of a node hold.
+fn ttl(node: &Node) -> &'static Duration {
     if matches!(node, Node::File { size: None, .. }) { &NOT_AT_ALL } else { &FOR_EVER }
 }
 

@@ -340,8 +340,7 @@ impl Contents {
                 status: &self.status,
                 flight,
                 version,
-                url: &place.url,
-                memento: place.memento.as_ref(),
+                place,
                 expected: &expected,
                 verify: self.verify,
                 patience,
@@ -454,7 +453,6 @@ impl Contents {
             return Ok(ready.size);
         }
         if row.extra.encoding.is_none()
-            && row.current
             && !self.offline
             && let Some(size) = self.head(&row).await
         {
@@ -465,8 +463,20 @@ impl Contents {
     }
 
     async fn head(&self, row: &VersionRow) -> Option<u64> {
-        let asked = Asked { head: true, patience: Some(self.client.timeout().mul_f32(0.4)), ..Asked::default() };
-        let answer = self.client.ask(&row.uri, &asked).await.ok()?;
+        let place = match row.current {
+            true => Location::plain(row.uri.clone()),
+            false => self.locations_of(row).ok()?.into_iter().next()?,
+        };
+        let moment = place.accept_datetime();
+        let asked = Asked {
+            head: true,
+            patience: Some(self.client.timeout().mul_f32(0.4)),
+            accept_datetime: moment.as_deref(),
+            memento: place.memento.is_some(),
+            ..Asked::default()
+        };
+        let answer = self.client.ask(&place.url, &asked).await.ok()?;
+        place.check(&answer, !row.hashes.is_empty()).ok()?;
         // What a coded body unfolds to, only reading it tells; and a 0 is too often said for "not known".
         if answer.coding().is_some() { None } else { answer.length().filter(|length| *length > 0) }
     }

@@ -10,12 +10,11 @@ use super::Verify;
 use super::content::Flight;
 use super::fill::{Fill, MOST_BREAKS, Notes, Result, is_same, whole};
 use super::ledger::boot;
-use super::mementos::Remembered;
+use super::mementos::Location;
 use super::status::Status;
 use crate::catalog::Content;
 use crate::source::{Answer, Asked, Client, Expected, Form, Hasher, SourceError, Sums, Trouble, decode, verify};
 use crate::store::Store;
-use crate::versions;
 
 /// Up to this size a body is held in memory until it is verified.
 const SMALL: u64 = 1 << 20;
@@ -46,9 +45,7 @@ pub(super) struct Job<'j> {
     pub(super) status: &'j Arc<Status>,
     pub(super) flight: &'j Arc<Flight>,
     pub(super) version: i64,
-    pub(super) url: &'j str,
-    /// What the URL is known as, where it is the version's alone.
-    pub(super) memento: Option<&'j Remembered>,
+    pub(super) place: &'j Location,
     pub(super) expected: &'j Expected,
     pub(super) verify: Verify,
     pub(super) patience: Option<Duration>,
@@ -56,7 +53,7 @@ pub(super) struct Job<'j> {
 
 impl Job<'_> {
     fn error(&self, trouble: Trouble) -> SourceError {
-        SourceError::new(self.url, trouble)
+        SourceError::new(&self.place.url, trouble)
     }
 
     fn disk(&self, error: &std::io::Error) -> SourceError {
@@ -71,12 +68,11 @@ impl Job<'_> {
     pub(super) async fn run(&self) -> Result<Served> {
         let notes = self.notes();
         let accept = self.expected.encoding.as_ref().map(|coding| format!("{coding}, identity;q=0.5"));
-        let moment = self.memento.filter(|memento| memento.negotiated).and_then(|memento| memento.datetime);
-        let moment = moment.map(versions::http_date);
+        let moment = self.place.accept_datetime();
         let mut asked = Asked {
             accept_encoding: accept.as_deref(),
             accept_datetime: moment.as_deref(),
-            memento: self.memento.is_some(),
+            memento: self.place.memento.is_some(),
             patience: self.patience,
             ..Asked::default()
         };
@@ -96,8 +92,8 @@ impl Job<'_> {
         let mut breaks = 0;
         let bound = streamed_from(self.store, self.version).is_some();
         loop {
-            let answer = self.client.ask(self.url, &asked).await?;
-            self.check_time(&answer)?;
+            let answer = self.client.ask(&self.place.url, &asked).await?;
+            self.place.check(&answer, !self.expected.hashes.is_empty())?;
             self.flight.parts.progress();
             let resumed = answer.status == 206;
             if bound && !resumed {
@@ -151,7 +147,7 @@ impl Job<'_> {
         let notes = Notes::read(&self.store.partial_notes(self.version))?;
         let held_to_a_hash = !self.expected.hashes.is_empty() && self.strict();
         let trusted = notes.validator.is_some() && (notes.boot == boot() || held_to_a_hash);
-        (notes.url == self.url && trusted && notes.ranges.len() > 0).then_some(notes)
+        (notes.url == self.place.url && trusted && notes.ranges.len() > 0).then_some(notes)
     }
 
     /// Whether a part is of the representation that was begun.
@@ -176,7 +172,7 @@ impl Job<'_> {
                     self.store.forget_partial(self.version).map_err(|error| self.disk(&error))?;
                     return Err(self.error(Trouble::Changed));
                 }
-                Notes::of(self.url, &answer)
+                Notes::of(&self.place.url, &answer)
             }
         };
         self.check_room(notes.total.unwrap_or(0).saturating_sub(notes.ranges.len()))?;
@@ -199,7 +195,7 @@ impl Job<'_> {
             client: self.client,
             store: self.store,
             status: self.status,
-            url: self.url,
+            url: &self.place.url,
             file: &file,
             notes_path: self.store.partial_notes(self.version),
             parts: &self.flight.parts,
@@ -291,7 +287,7 @@ impl Job<'_> {
     }
 
     fn judge(&self, coding: Option<String>) -> Judge {
-        Judge { expected: self.expected.clone(), verify: self.verify, coding, url: self.url.to_owned() }
+        Judge { expected: self.expected.clone(), verify: self.verify, coding, url: self.place.url.clone() }
     }
 
     async fn blocking(

@@ -5,10 +5,9 @@
 //! answers is held to the time that it gave: asked for a capture that it does not have, it may give another.
 
 use super::content::{Contents, Failure, duplicates, expected};
-use super::download::Job;
 use crate::catalog::{MementoRow, VersionRow};
 use crate::document::Datetime;
-use crate::source::{SourceError, Trouble, locations};
+use crate::source::{Answer, SourceError, Trouble, locations};
 use crate::versions;
 
 /// A place to fetch a version from.
@@ -24,14 +23,44 @@ pub(super) struct Remembered {
     /// URI-M.
     url: String,
     /// What the answer's Memento-Datetime is held to.
-    pub(super) datetime: Option<Datetime>,
+    datetime: Option<Datetime>,
     /// Whether it has to be asked for with that time.
-    pub(super) negotiated: bool,
+    negotiated: bool,
     /// Whether this is where the archive has the original bytes.
     original: bool,
 }
 
 impl Location {
+    /// What has to be asked for beside the URL.
+    pub(super) fn accept_datetime(&self) -> Option<String> {
+        let memento = self.memento.as_ref().filter(|memento| memento.negotiated)?;
+        memento.datetime.map(versions::http_date)
+    }
+
+    /// Holds an answer to the time of the version that was asked for. `verifiable` says that its bytes will be held
+    /// to a hash.
+    pub(super) fn check(&self, answer: &Answer, verifiable: bool) -> Result<(), SourceError> {
+        let Some(memento) = &self.memento else { return Ok(()) };
+        if !matches!(answer.status, 200 | 206) {
+            let trouble = Trouble::Status { code: answer.status, retry_after: None };
+            return Err(SourceError::new(&self.url, trouble));
+        }
+        let other = |what: String| Err(SourceError::new(&self.url, Trouble::Nowhere(what)));
+        match (versions::memento_datetime(&answer.headers), memento.datetime) {
+            (Some(given), Some(wanted)) if given.second() != wanted.second() => {
+                other(format!("the archive gives the version of {given}, not of {wanted}"))
+            }
+            (None, Some(wanted)) if memento.negotiated => {
+                other(format!("it does not say whether what it gives is the version of {wanted}"))
+            }
+            // It may lead out of the archive, to what is there now.
+            (None, _) if !answer.passed.is_empty() && !verifiable => {
+                other(format!("it leads to {}, which does not say of what time it is", answer.url))
+            }
+            _ => Ok(()),
+        }
+    }
+
     pub(super) fn plain(url: String) -> Self {
         Self { url, memento: None }
     }
@@ -97,30 +126,4 @@ impl Contents {
 /// Whether there are no bytes, nor ever will be: what an archive has of a redirect is a redirect.
 fn is_gone(error: &SourceError) -> bool {
     matches!(error.trouble, Trouble::Status { code: 300..=399 | 404 | 410, .. })
-}
-
-impl Job<'_> {
-    /// Holds an answer to the time of the version that was asked for.
-    pub(super) fn check_time(&self, answer: &crate::source::Answer) -> Result<(), SourceError> {
-        let Some(memento) = self.memento else { return Ok(()) };
-        if !matches!(answer.status, 200 | 206) {
-            let trouble = Trouble::Status { code: answer.status, retry_after: None };
-            return Err(SourceError::new(self.url, trouble));
-        }
-        let given = versions::memento_datetime(&answer.headers);
-        let other = |what: String| Err(SourceError::new(self.url, Trouble::Nowhere(what)));
-        match (given, memento.datetime) {
-            (Some(given), Some(wanted)) if given.second() != wanted.second() => {
-                other(format!("the archive gives the version of {given}, not of {wanted}"))
-            }
-            (None, Some(wanted)) if memento.negotiated => {
-                other(format!("it does not say whether what it gives is the version of {wanted}"))
-            }
-            // It may lead out of the archive, to what is there now.
-            (None, _) if !answer.passed.is_empty() && self.expected.hashes.is_empty() => {
-                other(format!("it leads to {}, which does not say of what time it is", answer.url))
-            }
-            _ => Ok(()),
-        }
-    }
 }

@@ -37,6 +37,8 @@ pub struct History {
     /// Closed lists of changes: their interval.
     closed: Vec<(u64, u64)>,
     open: Vec<Happened>,
+    /// All that ever happened, in order.
+    pub told: Vec<Happened>,
     since: u64,
     packages: Vec<(u64, u64)>,
 }
@@ -57,6 +59,7 @@ impl History {
             versions: count,
             closed: Vec::new(),
             open: Vec::new(),
+            told: Vec::new(),
             since: 0,
             packages: Vec::new(),
         };
@@ -141,7 +144,9 @@ impl History {
                 }
             };
             last = Some(path.clone());
-            self.open.push(Happened { path, kind, second: self.second, bytes });
+            let happened = Happened { path, kind, second: self.second, bytes };
+            self.told.push(happened.clone());
+            self.open.push(happened);
         }
     }
 
