@@ -366,7 +366,7 @@ impl Transaction<'_> {
         }
         let first_own = known.iter().find(|version| !version.archived).map_or(i64::MAX, |version| version.begin);
         let mut cover: Option<&Known> = None;
-        let mut changed = None;
+        let mut changed: Option<(i64, i64)> = None;
         let mut update = self.transaction.prepare_cached("UPDATE version SET until = ?2 WHERE id = ?1")?;
         for (index, version) in known.iter().enumerate() {
             if !version.archived {
@@ -374,28 +374,28 @@ impl Transaction<'_> {
                 continue;
             }
             let next = known[index + 1..].iter().find(|next| next.begin > version.begin);
-            let covered = cover.is_some_and(|cover| cover.until.is_none_or(|until| until > version.begin));
+            let covered = |moment| cover.is_some_and(|cover| cover.until.is_none_or(|until| until > moment));
             let until = match next {
                 _ if version.begin < first_own => {
                     let next = next.map_or(i64::MAX, |next| next.begin);
                     version.sure.map_or(next, |sure| next.min(sure.saturating_add(1)))
                 }
-                Some(next) if covered && next.archived => {
+                Some(next) if next.archived && covered(next.begin) => {
                     version.sure.map_or(next.begin, |sure| next.begin.min(sure.saturating_add(1)))
                 }
                 _ => version.begin.saturating_add(SECOND),
             };
             if version.until != Some(until) {
                 update.execute([version.id, until])?;
-                changed = Some(changed.map_or(version.begin, |begin: i64| begin.min(version.begin)));
+                let (begin, end) = changed.unwrap_or((version.begin, until));
+                changed = Some((begin.min(version.begin), end.max(until)));
             }
         }
         drop(update);
-        if let Some(begin) = changed {
+        if let Some((begin, end)) = changed {
             let parent: i64 =
                 self.transaction.query_row("SELECT parent FROM name WHERE id = ?1", [resource], |row| row.get(0))?;
-            let last = known.last().map_or(begin, |version| version.begin);
-            self.tree.span(parent, begin, last.saturating_add(SECOND));
+            self.tree.span(parent, begin, end);
             self.tree.changes.from(begin);
         }
         Ok(())
