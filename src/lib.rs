@@ -14,7 +14,7 @@
 //! | [`source`] | [`document`] |
 //! | [`versions`] | [`source`], [`document`] |
 //! | [`sync`] | all above |
-//! | [`fs`] | [`catalog`], [`document`] for times, and "bring me this version"; not HTTP |
+//! | [`fs`] | [`catalog`], [`document`] for times, [`path`] for names, and "bring me this version"; not HTTP |
 //! | [`demo`] | [`document`] |
 //! | [`cli`] | all |
 //!

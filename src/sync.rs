@@ -708,6 +708,23 @@ impl Engine {
         self.contents.fetch_below(name, tell).await
     }
 
+    /// Fetches the versions of a resource, and keeps them if `pin` says so. The Source is asked for them first. `tell`
+    /// is told of progress, as in [`Engine::fetch`].
+    ///
+    /// # Errors
+    /// If the catalog fails. Versions that cannot be had are counted.
+    pub async fn fetch_versions(
+        self: &Arc<Self>,
+        resource: i64,
+        pin: bool,
+        tell: impl FnMut(u64, u64, u64) + Send,
+    ) -> Result<(), SyncError> {
+        if pin {
+            self.ledger.write(move |transaction| transaction.pin(resource)).await?;
+        }
+        self.contents.fetch_versions(resource, tell).await
+    }
+
     /// Brings everything to the disk, before the end.
     ///
     /// # Errors

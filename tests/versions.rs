@@ -494,10 +494,16 @@ fn one_that_is_listed_costs_one_request_and_others_none() {
     assert_eq!(asked(), 1, "the TimeMap");
     assert_eq!(names(&mirror, ".versions/d/a").len(), 501);
     assert_eq!(asked(), 1, "it is fresh");
+    // They are fetched ahead of use, those that can be had.
+    source.server.file("/m/7", "seven");
+    let fetched = support::run(&["fetch", &mirror.path(".versions/d/a").to_string_lossy()]);
+    assert!(support::text(&fetched).contains("499 files could not be had"), "{}", support::text(&fetched));
+    assert_eq!(text(&mirror, ".versions/d/a/20120103T090007Z"), "seven");
+    assert_eq!(names(&mirror, ".versions/d/a").len(), 2);
     // A directory of versions is asked for when it is read, and once.
     mirror.remount();
     let before = asked();
-    assert_eq!(names(&mirror, ".versions/d/a").len(), 501);
+    assert_eq!(names(&mirror, ".versions/d/a").len(), 2);
     assert_eq!(asked(), before, "what was read lately need not be asked again, even by the next process");
 }
 

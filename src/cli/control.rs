@@ -129,22 +129,50 @@ async fn refresh(engine: &Arc<Engine>, accept_deletions: bool, to: &mut OwnedWri
     }
 }
 
-async fn fetch(engine: &Arc<Engine>, path: &str, pin: bool, to: &mut OwnedWriteHalf) -> Response {
-    let name = match engine.readers().ask(|reader| reader.find(path)) {
-        Ok(Some(name)) => name,
-        Ok(None) => {
-            return Response::Failed { error: format!("{path}: there is no such resource or directory in the mirror") };
-        }
-        Err(error) => return Response::Failed { error: error.to_string() },
+/// What is to be fetched: all at or below a name of the current tree, or the versions of a resource.
+enum Wanted {
+    Below(i64),
+    Versions(i64),
+}
+
+/// What a path means to `fetch`, and how many files that are.
+async fn wanted(engine: &Arc<Engine>, path: &str) -> Result<(Wanted, u64), String> {
+    let readers = engine.readers();
+    let failed = |error: crate::catalog::CatalogError| error.to_string();
+    let Some(below) = path.strip_prefix(".versions").filter(|rest| rest.is_empty() || rest.starts_with('/')) else {
+        let name = readers.ask(|reader| reader.find(path)).map_err(failed)?;
+        let name = name.ok_or_else(|| format!("{path}: there is no such resource or directory in the mirror"))?;
+        return Ok((Wanted::Below(name), readers.ask(|reader| reader.count_below(name)).map_err(failed)?));
     };
-    let total = match engine.readers().ask(|reader| reader.count_below(name)) {
-        Ok(total) => total,
-        Err(error) => return Response::Failed { error: error.to_string() },
+    let name = readers.ask(|reader| reader.find_ever(below)).map_err(failed)?;
+    let name = name.ok_or_else(|| format!("{path}: of .versions, give the directory of a resource's versions"))?;
+    if readers.ask(|reader| reader.was_directory(name)).map_err(failed)? {
+        return Err(format!(
+            "{path}: versions are fetched of one resource at a time; give the directory of its versions"
+        ));
+    }
+    let resource = readers.ask(|reader| reader.resource_of(name)).map_err(failed)?;
+    engine.history(resource, None).await;
+    let versions = readers.ask(|reader| reader.versions_of(resource)).map_err(failed)?;
+    let to_be_had = versions.iter().filter(|version| !version.places.is_empty()).count();
+    Ok((Wanted::Versions(resource), to_be_had as u64))
+}
+
+async fn fetch(engine: &Arc<Engine>, path: &str, pin: bool, to: &mut OwnedWriteHalf) -> Response {
+    let (wanted, total) = match wanted(engine, path).await {
+        Ok(found) => found,
+        Err(error) => return Response::Failed { error },
     };
     let (tell, mut told) = tokio::sync::watch::channel((0, 0, 0));
-    let work = engine.fetch(name, pin, move |files, bytes, failed| {
+    let tell = move |files, bytes, failed| {
         tell.send_replace((files, bytes, failed));
-    });
+    };
+    let work = async {
+        match wanted {
+            Wanted::Below(name) => engine.fetch(name, pin, tell).await,
+            Wanted::Versions(resource) => engine.fetch_versions(resource, pin, tell).await,
+        }
+    };
     tokio::pin!(work);
     let mut tick = tokio::time::interval(TICK);
     let result = loop {

@@ -93,6 +93,8 @@ fn introduce(source: &demo::Source, directory: &Path, took: std::time::Duration)
         ("resourcesync status".to_owned(), "what the mount is doing"),
         (format!("resourcesync log --since 1m {at}"), "what changed; it is looked for every 2 s"),
         (format!("watch cat {at}/records/record-0.json"), "a record that changes, brought up to date by patches"),
+        (format!("ls -l {at}/.versions/records/record-0.json"), "every version of it is a file"),
+        (format!("diff -r {at}/.versions/@$(date -u -d -1min +%FT%TZ) {at}"), "what all of it was a minute ago"),
         (format!("resourcesync audit {at}"), "whether the mirror is what the Source lists"),
         (format!("resourcesync fetch {at}/texts"), "bring content ahead of use"),
         (format!("resourcesync inspect {}", source.url()), "what the Source offers"),

@@ -499,20 +499,36 @@ impl Contents {
     pub(super) async fn fetch_below(
         self: &Arc<Self>,
         name: i64,
+        tell: impl FnMut(u64, u64, u64) + Send,
+    ) -> Result<(), SyncError> {
+        let mut there = Vec::new();
+        self.readers.ask(|reader| reader.below(name, |version, size, here| there.push((version, size, here))))?;
+        self.fetch_these(there, tell).await
+    }
+
+    /// Fetches the versions of a resource that can be had.
+    pub(super) async fn fetch_versions(
+        self: &Arc<Self>,
+        resource: i64,
+        tell: impl FnMut(u64, u64, u64) + Send,
+    ) -> Result<(), SyncError> {
+        let versions = self.readers.ask(|reader| reader.versions_of(resource))?;
+        let to_be_had = versions.iter().filter(|version| !version.places.is_empty());
+        let there = to_be_had.map(|version| (version.id, version.size, version.is_here())).collect();
+        self.fetch_these(there, tell).await
+    }
+
+    /// Fetches versions, of which the size may be known, and which may be here.
+    async fn fetch_these(
+        self: &Arc<Self>,
+        there: Vec<(i64, Option<u64>, bool)>,
         mut tell: impl FnMut(u64, u64, u64) + Send,
     ) -> Result<(), SyncError> {
-        let (mut files, mut bytes, mut failed) = (0, 0, 0);
-        let mut missing = Vec::new();
-        self.readers.ask(|reader| {
-            reader.below(name, |version, size, cached| {
-                if cached {
-                    files += 1;
-                    bytes += size.unwrap_or(0);
-                } else {
-                    missing.push(version);
-                }
-            })
-        })?;
+        let (here, missing): (Vec<_>, Vec<_>) = there.into_iter().partition(|(.., here)| *here);
+        let mut files = here.len() as u64;
+        let mut bytes = here.iter().filter_map(|(_, size, _)| *size).sum();
+        let mut failed = 0;
+        let missing: Vec<i64> = missing.into_iter().map(|(version, ..)| version).collect();
         tell(files, bytes, failed);
         self.bring_packages_of(&missing).await?;
         self.many(missing, |result| {
