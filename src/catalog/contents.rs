@@ -39,6 +39,12 @@ impl Transaction<'_> {
                  served = ?4 WHERE id = ?1",
             )?
             .execute(params![version, object, size, content.sha256.as_slice()])?;
+        // What is here may make others that are listed as had nowhere.
+        self.connection()
+            .prepare_cached(
+                "UPDATE name SET changed = ?2 WHERE id = (SELECT name FROM version WHERE id = ?1 AND until IS NOT NULL)",
+            )?
+            .execute([version, self.now])?;
         Ok(known.is_none())
     }
 

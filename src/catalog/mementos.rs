@@ -212,10 +212,7 @@ impl Transaction<'_> {
     /// A version of this name was in force in the past: for those who look at that time, and for the listing of
     /// its versions.
     pub(super) fn lived(&mut self, name: i64, begin: i64, until: i64) -> Result<()> {
-        let parent: i64 = self
-            .connection()
-            .prepare_cached("UPDATE name SET changed = ?2 WHERE id = ?1 RETURNING parent")?
-            .query_row([name, self.now], |row| row.get(0))?;
+        let parent = self.listing_changed(name)?;
         self.tree.span(parent, begin, until);
         self.tree.changes.from(begin);
         self.history_changed(name)
@@ -257,6 +254,7 @@ impl Transaction<'_> {
         for memento in told {
             let version = match places.get(&memento.url) {
                 Some(version) => *version,
+                None if places.len() >= MOST => continue,
                 None => match same_version(&known, &by_second, memento) {
                     Some(index) => known[index].id,
                     None if archived >= MOST => continue,
@@ -280,8 +278,19 @@ impl Transaction<'_> {
             places.insert(memento.url.clone(), version);
             self.put_place(version, memento)?;
         }
+        if new > 0 {
+            self.listing_changed(resource)?;
+        }
         self.rearrange(resource)?;
         Ok(new)
+    }
+
+    /// The versions of this name are not what they were: for whoever lists them.
+    fn listing_changed(&self, name: i64) -> Result<i64> {
+        Ok(self
+            .connection()
+            .prepare_cached("UPDATE name SET changed = ?2 WHERE id = ?1 RETURNING parent")?
+            .query_row([name, self.now], |row| row.get(0))?)
     }
 
     fn put_place(&self, version: i64, memento: &Memento) -> Result<()> {
@@ -330,7 +339,6 @@ impl Transaction<'_> {
                 media,
                 How::ARCHIVED.number()
             ])?;
-        self.lived(resource, memento.begin.nanos(), memento.begin.nanos())?;
         Ok(id)
     }
 
@@ -368,12 +376,17 @@ impl Transaction<'_> {
         let mut cover: Option<&Known> = None;
         let mut changed: Option<(i64, i64)> = None;
         let mut update = self.transaction.prepare_cached("UPDATE version SET until = ?2 WHERE id = ?1")?;
+        let mut next_of = 0;
         for (index, version) in known.iter().enumerate() {
             if !version.archived {
                 cover = Some(version);
                 continue;
             }
-            let next = known[index + 1..].iter().find(|next| next.begin > version.begin);
+            next_of = next_of.max(index + 1);
+            while known.get(next_of).is_some_and(|next| next.begin == version.begin) {
+                next_of += 1;
+            }
+            let next = known.get(next_of);
             let covered = |moment| cover.is_some_and(|cover| cover.until.is_none_or(|until| until > moment));
             let until = match next {
                 _ if version.begin < first_own => {

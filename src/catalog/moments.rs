@@ -7,7 +7,8 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use super::mementos::OWN;
 use super::reader::{DirEntry, Node, Reader};
-use super::{CatalogError, ROOT, directory_ino, version_ino};
+use super::{CatalogError, Inode, ROOT, directory_ino, version_ino};
+use crate::document::Datetime;
 use crate::path::SELF;
 
 type Result<T> = std::result::Result<T, CatalogError>;
@@ -107,6 +108,15 @@ impl Reader {
             Ok(Node::File { ino: version_ino(row.get(0)?), mtime: row.get(1)?, size })
         });
         Ok(found.optional()?)
+    }
+
+    /// The version of a resource that was in force at a moment.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn version_at(&self, resource: i64, moment: Datetime) -> Result<Option<i64>> {
+        let found = self.own_at(resource, moment.nanos())?.and_then(|node| Inode::from_ino(node.ino()));
+        Ok(found.and_then(|inode| if let Inode::Version(version) = inode { Some(version) } else { None }))
     }
 
     /// Whether anything but its own resource was in force below a name then.

@@ -26,15 +26,16 @@ use crate::path::{SELF, extension};
 pub(super) const DIRECTORY: &str = ".versions";
 /// What the name of a moment's tree begins with.
 const AT: char = '@';
-/// The most listings that are kept between the parts in which they are read.
-const MOST_LISTINGS: usize = 64;
+/// The most resources, and the most versions of all of them, that are kept between one look and the next.
+const MOST_HISTORIES: usize = 64;
+const MOST_VERSIONS: usize = 100_000;
 /// How long a name in a directory of versions holds: what archives say of the past may turn out to be wrong.
 const BRIEFLY: Duration = Duration::from_secs(5);
 /// Cookies below are of `.` and `..`.
 const FIRST_COOKIE: u64 = 8;
 
-/// The versions of a resource that can be had, the oldest first.
-type Listing = Arc<Vec<VersionLog>>;
+/// The versions of a resource, the newest first.
+type History = Arc<Vec<VersionLog>>;
 
 pub(super) struct Versions {
     readers: Arc<Pool>,
@@ -43,7 +44,8 @@ pub(super) struct Versions {
     generation: Generation,
     snapshots: Arc<Snapshots>,
     pub(super) moments: Arc<Moments>,
-    listings: Mutex<LruCache<i64, Listing>>,
+    /// With the time at which they changed.
+    histories: Mutex<LruCache<i64, (i64, History)>>,
 }
 
 /// What is found under a name.
@@ -62,7 +64,7 @@ impl Versions {
         generation: Generation,
         snapshots: Arc<Snapshots>,
     ) -> Self {
-        let most = NonZeroUsize::new(MOST_LISTINGS).unwrap_or(NonZeroUsize::MIN);
+        let most = NonZeroUsize::new(MOST_HISTORIES).unwrap_or(NonZeroUsize::MIN);
         Self {
             readers,
             contents,
@@ -70,7 +72,7 @@ impl Versions {
             generation,
             snapshots,
             moments: Arc::default(),
-            listings: Mutex::new(LruCache::new(most)),
+            histories: Mutex::new(LruCache::new(most)),
         }
     }
 
@@ -187,7 +189,7 @@ impl Versions {
             let found = versions.iter().find(|version| version.name == name && !version.places.is_empty());
             found.map(file)
         };
-        match ask(&self.readers, |reader| Ok(exact(&reader.versions_of(resource)?))) {
+        match self.history(resource).map(|versions| exact(&versions)) {
             Err(errno) => return reply.error(errno),
             Ok(Some(node)) => return self.node(&node, &BRIEFLY, reply),
             Ok(None) => {}
@@ -211,7 +213,7 @@ impl Versions {
     }
 
     fn version_at(&self, resource: i64, name: &str, moment: Datetime) -> Result<Found, Errno> {
-        let versions = ask(&self.readers, |reader| reader.versions_of(resource))?;
+        let versions = self.history(resource)?;
         let to_be_had = |version: &&VersionLog| !version.places.is_empty();
         if let Some(version) = versions.iter().filter(to_be_had).find(|version| version.name == name) {
             return Ok(Found::Node(file(version)));
@@ -327,40 +329,53 @@ impl Versions {
                     resource,
                     None,
                     Box::new(move || {
-                        let listing = this.listing(resource, true);
-                        this.list_files(directory, offset, stream, listing);
+                        this.list_files(directory, offset, stream, this.history(resource));
                     }),
                 );
             }
-            Ok((false, resource)) => self.list_files(directory, offset, stream, self.listing(resource, false)),
+            Ok((false, resource)) => {
+                // A listing that was begun goes on as it was.
+                let kept = self.kept(resource).map(|(_, versions)| versions);
+                self.list_files(directory, offset, stream, kept.map_or_else(|| self.history(resource), Ok));
+            }
         }
     }
 
-    /// What is listed of a resource's versions: as it was when the listing was begun, unless it is begun anew.
-    fn listing(&self, resource: i64, anew: bool) -> Result<Listing, Errno> {
-        let known = self.listings.lock().unwrap_or_else(PoisonError::into_inner).get(&resource).cloned();
-        if let Some(known) = known.filter(|_| !anew) {
+    /// The versions of a resource, as they are now.
+    fn history(&self, resource: i64) -> Result<History, Errno> {
+        let changed = ask(&self.readers, |reader| reader.changed(resource))?;
+        let known = self.kept(resource).filter(|(when, _)| *when == changed);
+        if let Some((_, known)) = known {
             return Ok(known);
         }
-        let mut versions = ask(&self.readers, |reader| reader.versions_of(resource))?;
-        versions.retain(|version| !version.places.is_empty());
-        versions.reverse();
-        let listing = Arc::new(versions);
-        self.listings.lock().unwrap_or_else(PoisonError::into_inner).put(resource, Arc::clone(&listing));
-        Ok(listing)
+        let versions = Arc::new(ask(&self.readers, |reader| reader.versions_of(resource))?);
+        let mut histories = self.histories.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut most = MOST_VERSIONS.saturating_sub(versions.len());
+        histories.put(resource, (changed, Arc::clone(&versions)));
+        let kept: Vec<(i64, usize)> = histories.iter().skip(1).map(|(name, (_, known))| (*name, known.len())).collect();
+        for (name, count) in kept {
+            match most.checked_sub(count) {
+                Some(left) => most = left,
+                None => drop(histories.pop(&name)),
+            }
+        }
+        Ok(versions)
     }
 
-    fn list_files(&self, directory: i64, offset: u64, mut stream: Stream, listing: Result<Listing, Errno>) {
-        let listed = listing.and_then(|listing| {
+    fn kept(&self, resource: i64) -> Option<(i64, History)> {
+        self.histories.lock().unwrap_or_else(PoisonError::into_inner).get(&resource).cloned()
+    }
+
+    fn list_files(&self, directory: i64, offset: u64, mut stream: Stream, history: Result<History, Errno>) {
+        let listed = history.and_then(|versions| {
             if !self.both_dots(&mut stream, directory, offset)? {
                 return Ok(());
             }
-            let first = offset.saturating_sub(FIRST_COOKIE);
-            for (index, version) in listing.iter().enumerate().skip(usize::try_from(first).unwrap_or(usize::MAX)) {
+            let first = usize::try_from(offset.saturating_sub(FIRST_COOKIE)).unwrap_or(usize::MAX);
+            let to_be_had = versions.iter().rev().filter(|version| !version.places.is_empty());
+            for (cookie, version) in (FIRST_COOKIE + 1..).zip(to_be_had).skip(first) {
                 let node = file(version);
-                let cookie = FIRST_COOKIE + index as u64 + 1;
-                let ttl = ttl(&node).min(&BRIEFLY);
-                if !stream.add(cookie, &version.name, &self.owner.node(&node), ttl) {
+                if !stream.add(cookie, &version.name, &self.owner.node(&node), ttl(&node).min(&BRIEFLY)) {
                     break;
                 }
             }

@@ -126,9 +126,8 @@ impl History {
 
     /// Whether a version is known that was in force at a moment.
     fn covers(&self, resource: i64, moment: Datetime) -> bool {
-        let versions = self.shared.readers.ask(|reader| reader.versions_of(resource));
         // What cannot be asked of the catalog need not be asked of the Source.
-        versions.map_or(true, |versions| versions.iter().any(|version| version.in_force(moment)))
+        self.shared.readers.ask(|reader| reader.version_at(resource, moment)).map_or(true, |version| version.is_some())
     }
 
     async fn wait(self: &Arc<Self>, question: Question, deadline: tokio::time::Instant) {
