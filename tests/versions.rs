@@ -571,3 +571,38 @@ fn a_memento_that_is_not_what_its_link_says_is_not_served() {
     mirror.remount();
     assert_eq!(text(&mirror, path), "then");
 }
+
+#[test]
+fn the_tree_as_of_a_moment_is_kept_by_the_kernel_until_the_past_changes() {
+    let names: Vec<String> = (0..300).map(|number| format!("/data/{}/{number}", number % 7)).collect();
+    let resources: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "one")).collect();
+    let mut source = Source::start(&resources, &["changelist"]);
+    source.changes("");
+    let mirror = mounted(&source);
+    let then = fs::File::open(mirror.path(&format!(".versions/@{}", spelled(5)))).unwrap();
+    let (process, handle) = (std::process::id(), std::os::fd::AsRawFd::as_raw_fd(&then));
+    let work = format!("find /proc/{process}/fd/{handle}/ -printf '%s %T@ %P\\n' | sha256sum");
+    support::shell(&work);
+    let daemon = mirror.daemon().unwrap();
+    let tries = (0..3).any(|_| {
+        let cold = support::shell(&work);
+        support::shell(&format!("kill -STOP {daemon}"));
+        let warm = std::process::Command::new("timeout").args(["10", "bash", "-c", &work]).output().unwrap();
+        support::shell(&format!("kill -CONT {daemon}"));
+        String::from_utf8_lossy(&warm.stdout) == cold
+    });
+    assert!(tries, "what was read before is asked for again, each time");
+    // What comes later changes nothing of it; what is learnt of before does.
+    let files = |second| support::files(&mirror.path(&format!(".versions/@{}", spelled(second)))).len();
+    assert_eq!((files(5), files(50)), (300, 300));
+    let later = source.does("created", "/data/new", 40, "new");
+    source.changes(&later);
+    mirror.refreshed();
+    assert_eq!((files(5), files(50)), (300, 301));
+    let before = source.does("deleted", "/data/3/3", 3, "");
+    source.changes(&(before + &later));
+    mirror.refreshed();
+    assert_eq!((files(2), files(5), files(50)), (300, 299, 300));
+    assert!(is_missing(&mirror, &format!(".versions/@{}/data/3/3", spelled(5))));
+    assert_eq!(text(&mirror, &format!(".versions/@{}/data/3/3", spelled(2))), "one");
+}
