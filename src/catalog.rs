@@ -49,6 +49,7 @@ pub use history::{VersionLog, Whence};
 pub use lock::CacheLock;
 pub use log::{ChangeRow, SyncRow};
 pub use mementos::{EntrySays, Memento, MementoLink, MementoRow, TimeMapRow};
+pub use moments::Ever;
 pub use packages::{Attached, Looked, MemberRow, MemberState, MemberTotals, PackageRow, UnseenMember};
 pub use reader::{Content, DirEntry, Node, Place, Pool, Reader, Totals, VersionRow};
 pub use record::{Extra, Record};

@@ -23,7 +23,7 @@
 //! `.versions` is the exception: what an archive knows of the past may be learnt at any time. So names that are not
 //! there are not remembered, and directories are asked for their time whenever they are listed
 //! (`FUSE_AUTO_INVAL_DATA`, which asks nothing where attributes hold for ever). The tree as of a moment is kept as
-//! the current one is; when the past changes, that moment gets another directory.
+//! the current one is; when the past changes, its listings are dropped, and its names asked for again.
 //!
 //! A size that is not known yet is 0 with no time to live in LOOKUP, so that the kernel asks GETATTR
 //! before anybody sees it; GETATTR may wait for the Source.
@@ -78,6 +78,9 @@ pub trait Contents: Send + Sync + 'static {
     /// Calls `then` when what the Source has to tell of the versions of a resource is known, or cannot be had within
     /// the deadline: all that it lists, or what was in force at a moment.
     fn history(&self, resource: i64, moment: Option<Datetime>, then: Box<dyn FnOnce() + Send>);
+
+    /// Runs what would take a dispatch thread too long.
+    fn aside(&self, what: Box<dyn FnOnce() + Send>);
 
     /// What came of asking for the versions of a resource.
     fn asked(&self, resource: i64) -> Asked;

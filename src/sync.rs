@@ -63,7 +63,7 @@ pub use history::Asked;
 pub use status::{Progress, Status, Trouble};
 
 use content::{Contents, Doubt};
-use history::History;
+use history::{History, Silent};
 use ledger::Ledger;
 use lists::Bringer;
 use open_files::OpenFiles;
@@ -311,8 +311,9 @@ impl Engine {
         };
         let packages = Packages::new(shared.clone(), config.offline);
         let (doubt, doubts) = mpsc::unbounded_channel();
-        let history = History::new(shared.clone(), config.offline);
-        let contents = Contents::new(&config, shared, &packages, doubt);
+        let silent = Silent::new();
+        let history = History::new(shared.clone(), config.offline, Arc::clone(&silent));
+        let contents = Contents::new(&config, shared, &packages, doubt, silent);
         Ok(Arc::new(Self {
             poll: watch::Sender::new(config.poll),
             synced: watch::Sender::new(()),

@@ -203,6 +203,16 @@ impl Transaction<'_> {
             self.connection()
                 .prepare_cached("UPDATE version SET change = ?2, begin = ?3, extra = ?4 WHERE id = ?1")?
                 .execute(params![current.id, how.number(), moment, record.extra])?;
+            if let Some((names, Some((name, _)))) = found.filter(|_| current.begin != moment) {
+                // The one before it was in force until then.
+                self.connection()
+                    .prepare_cached(
+                        "UPDATE version SET until = max(begin, ?3) WHERE name IN (?1, ?2) AND until IS NOT NULL AND until = ?4
+                         AND gone IS NULL AND COALESCE(change, 0) < 16",
+                    )?
+                    .execute(params![names.own, names.in_directory, moment, current.begin])?;
+                self.lived(name, moment.min(current.begin), i64::MIN)?;
+            }
             return Ok((Changed::Known, Some(current.id)));
         }
         let Some(spot) = self.spot(rset, directory, record)? else { return Ok((Changed::Absent, None)) };

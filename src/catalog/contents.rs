@@ -73,38 +73,62 @@ impl Transaction<'_> {
                 |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
             )
             .optional()?;
-        let Some((id, parent, name)) = row else { return self.supersede_archived(version, content, now) };
+        let Some((id, parent, name)) = row else { return self.supersede_past(version, content, now) };
         let next = self.next_version;
         self.next_version += 1;
+        // Of what was never served, nothing was wrong but what had been said of its size: it is no version of its own.
+        let phantom: bool = self.connection().query_row(
+            "SELECT settled AND served IS NULL FROM version WHERE id = ?1",
+            [version],
+            |row| row.get(0),
+        )?;
         self.connection().execute(
-            "INSERT INTO version (id, name, document, begin, mtime, dated, size, hashes, media, extra)
-             SELECT ?2, name, document, ?3, mtime, dated, CASE WHEN settled OR ?4 THEN NULL ELSE size END, hashes, media, extra
+            "INSERT INTO version (id, name, document, begin, mtime, dated, size, hashes, media, extra, change, came, rank)
+             SELECT ?2, name, document, CASE WHEN ?5 THEN begin ELSE ?3 END, mtime, dated,
+                    CASE WHEN settled OR ?4 THEN NULL ELSE size END, hashes, media, extra,
+                    CASE WHEN ?5 THEN change END, CASE WHEN ?5 THEN came END, CASE WHEN ?5 THEN COALESCE(rank, id) END
              FROM version WHERE id = ?1",
-            params![version, next, now.nanos(), content.is_some()],
+            params![version, next, now.nanos(), content.is_some(), phantom],
         )?;
         self.close(version, now)?;
+        if phantom {
+            self.orphan(version, next)?;
+        }
         self.connection().execute("UPDATE name SET version = ?2, changed = ?3 WHERE id = ?1", [id, next, self.now])?;
         self.tree.changes.from(now.nanos());
         self.tree.count(&self.transaction, parent, &name, 0)?;
         content.map_or(Ok(false), |content| self.store(next, content, now))
     }
 
-    /// The same of a version that only archives tell of: what was said of its size was wrong.
-    fn supersede_archived(&mut self, version: i64, content: Option<&Content>, now: Datetime) -> Result<bool> {
+    /// Another takes the place of a version that is no resource's any more: whoever has it open goes on with it.
+    fn orphan(&self, version: i64, next: i64) -> Result<()> {
+        self.connection().execute("UPDATE OR IGNORE memento SET version = ?2 WHERE version = ?1", [version, next])?;
+        self.connection().execute("DELETE FROM memento WHERE version = ?1", [version])?;
+        self.connection().execute(
+            "UPDATE version SET name = 0, change = NULL, came = NULL, gone = NULL, went = NULL WHERE id = ?1",
+            [version],
+        )?;
+        Ok(())
+    }
+
+    /// The same of a version that is in force no more: what was said of its size was wrong.
+    fn supersede_past(&mut self, version: i64, content: Option<&Content>, now: Datetime) -> Result<bool> {
         let next = self.next_version;
-        let begin: Option<(i64, i64, i64)> = self
+        let found: Option<(i64, i64, i64)> = self
             .connection()
             .prepare_cached(
-                "INSERT INTO version (id, name, document, begin, until, mtime, dated, size, hashes, media, change)
-                 SELECT ?2, name, document, begin, until, mtime, dated, NULL, hashes, media, change
-                 FROM version WHERE id = ?1 AND change >= 16 AND name > 0 RETURNING name, begin, until",
+                "INSERT INTO version (id, name, document, begin, until, mtime, dated, size, hashes, media, extra, change, gone,
+                     came, went, ended, rank)
+                 SELECT ?2, name, document, begin, until, mtime, dated, NULL, hashes, media, extra, change, gone,
+                        came, went, ended, COALESCE(rank, id)
+                 FROM version WHERE id = ?1 AND settled AND served IS NULL AND until IS NOT NULL AND name > 0
+                 RETURNING name, begin, until",
             )?
             .query_row([version, next], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
             .optional()?;
-        let Some((name, begin, until)) = begin else { return Ok(false) };
+        let Some((name, begin, until)) = found else { return Ok(false) };
         self.next_version += 1;
-        self.connection().execute("UPDATE memento SET version = ?2 WHERE version = ?1", [version, next])?;
-        self.connection().execute("UPDATE version SET name = 0 WHERE id = ?1", [version])?;
+        self.orphan(version, next)?;
         self.lived(name, begin, until)?;
         content.map_or(Ok(false), |content| self.store(next, content, now))
     }

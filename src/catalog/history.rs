@@ -5,16 +5,16 @@
 
 use std::collections::{HashMap, HashSet};
 
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::changes::How;
 use super::mementos::{EntrySays, MementoLink, OWN};
 use super::packages::MEMBER_HERE;
-use super::reader::Reader;
+use super::reader::{Reader, derived_uri};
 use super::record::Extra;
 use super::{CatalogError, ROOT};
-use crate::document::{Algorithm, Datetime, Hashes};
-use crate::path::{SELF, extension};
+use crate::document::{Datetime, Hashes};
+use crate::path::{Mapper, SELF, extension};
 
 type Result<T> = std::result::Result<T, CatalogError>;
 
@@ -80,6 +80,8 @@ struct Found {
     log: VersionLog,
     archived: bool,
     patched: bool,
+    /// Whose turn it has for a name.
+    rank: i64,
 }
 
 impl Reader {
@@ -93,12 +95,12 @@ impl Reader {
         let facts = format!(
             "v.id, v.begin, v.until, v.change, v.gone, v.mtime, v.size, v.hashes, v.extra, v.object IS NOT NULL OR {MEMBER_HERE},
              (SELECT p.url FROM member m JOIN package p ON p.id = m.package WHERE m.version = v.id AND m.state != 2 AND NOT p.doubtful),
-             EXISTS (SELECT 1 FROM patch WHERE version = v.id)"
+             EXISTS (SELECT 1 FROM patch WHERE version = v.id), COALESCE(v.rank, v.id), COALESCE(v.change, 0) < 16 AS own"
         );
         let mut statement = self.connection().prepare_cached(&format!(
             "{OWN} SELECT {facts} FROM own JOIN version v ON v.name = own.id AND v.until IS NOT NULL
              UNION ALL SELECT {facts} FROM own JOIN name n ON n.id = own.id JOIN version v ON v.id = n.version
-             ORDER BY 2, 1"
+             ORDER BY 2, own, 1"
         ))?;
         let mut rows = statement.query(params![resource, SELF])?;
         let mut all: Vec<Found> = Vec::new();
@@ -121,10 +123,11 @@ impl Reader {
                 name: String::new(),
             };
             let links = Links::of(extra.as_deref(), &uri, &log);
-            let here = row.get(9)? || self.same_bytes_here(&log.hashes)?;
+            let here: bool = row.get(9)?;
             let mut found = Found {
                 patched: row.get::<_, bool>(11)? || links.patch,
                 archived: how.is_some_and(How::is_archived),
+                rank: row.get(12)?,
                 log,
             };
             let whence = &mut found.log.places;
@@ -140,27 +143,22 @@ impl Reader {
             all.push(found);
         }
         patchable(&mut all);
-        let mut versions: Vec<VersionLog> = all.into_iter().map(|found| found.log).collect();
-        give_names(&mut versions, extension(&own_name));
-        versions.reverse();
-        Ok(versions)
+        let mut all = editions_as_one(all);
+        give_names(&mut all, extension(&own_name));
+        all.reverse();
+        Ok(all.into_iter().map(|found| found.log).collect())
     }
 
-    /// The name and the URI of a resource.
     fn resource_name(&self, resource: i64) -> Result<Option<(String, String)>> {
-        let mut statement = self.connection().prepare_cached(
-            "SELECT n.name, COALESCE(n.uri, (SELECT uri FROM name s WHERE s.parent = n.id AND s.name = ?2)), r.directory
-             FROM name n LEFT JOIN rset r ON r.id = n.rset WHERE n.id = ?1",
-        )?;
-        let found: Option<(String, Option<String>, Option<i64>)> = statement
-            .query_row(params![resource, SELF], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
-            .optional()?;
-        let Some((name, uri, directory)) = found else { return Ok(None) };
-        let uri = match uri {
-            Some(uri) => uri,
-            None => self.uri_of(resource, directory.unwrap_or(ROOT))?,
-        };
-        Ok(Some((name, uri)))
+        resource_name(self.connection(), self.mapper(), resource)
+    }
+
+    /// The extension that the names of a resource's versions have, with its dot.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn versions_extension(&self, resource: i64) -> Result<String> {
+        Ok(self.resource_name(resource)?.map(|(name, _)| extension(&name).to_owned()).unwrap_or_default())
     }
 
     /// The URI of a resource.
@@ -169,14 +167,6 @@ impl Reader {
     /// If SQLite fails.
     pub fn resource_uri(&self, resource: i64) -> Result<String> {
         Ok(self.resource_name(resource)?.map(|(_, uri)| uri).unwrap_or_default())
-    }
-
-    /// Whether content with the SHA-256 that is listed is here, whatever it is the content of.
-    fn same_bytes_here(&self, hashes: &Hashes) -> Result<bool> {
-        let Some(digest) = hashes.get(Algorithm::Sha256) else { return Ok(false) };
-        let mut statement =
-            self.connection().prepare_cached("SELECT EXISTS (SELECT 1 FROM object WHERE sha256 = ?1)")?;
-        Ok(statement.query_row([digest.bytes()], |row| row.get(0))?)
     }
 
     /// The mementos of a resource by version, and whether their server said that they are no more.
@@ -190,9 +180,23 @@ impl Reader {
         let mut places: HashMap<i64, Vec<(String, bool)>> = HashMap::new();
         let mut rows = statement.query(params![resource, SELF])?;
         while let Some(row) = rows.next()? {
-            places.entry(row.get(0)?).or_default().push((row.get(1)?, row.get(2)?));
+            places.entry(row.get(0)?).or_default().push((row.get(1)?, row.get::<_, i64>(2)? > 0));
         }
         Ok(places)
+    }
+
+    /// Whether it is known where a version can be had.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn can_be_had(&self, version: i64) -> Result<bool> {
+        let mut statement = self.connection().prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM version v WHERE v.id = ?1 AND (v.until IS NULL OR v.object IS NOT NULL
+                 OR instr(v.extra, 'memento') OR EXISTS (SELECT 1 FROM member m WHERE m.version = v.id AND m.state != 2)
+                 OR EXISTS (SELECT 1 FROM memento e WHERE e.version = v.id AND NOT e.gone)
+                 OR EXISTS (SELECT 1 FROM patch p WHERE p.version = v.id)))",
+        )?;
+        Ok(statement.query_row([version], |row| row.get(0))?)
     }
 
     /// What the newest versions of a resource that say so link to under a relation type (core 14.6: `timemap`,
@@ -217,6 +221,26 @@ impl Reader {
         }
         Ok(Vec::new())
     }
+}
+
+/// The name and the URI of a resource.
+pub(super) fn resource_name(
+    connection: &Connection,
+    mapper: &Mapper,
+    resource: i64,
+) -> Result<Option<(String, String)>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT n.name, COALESCE(n.uri, (SELECT uri FROM name s WHERE s.parent = n.id AND s.name = ?2)), r.directory
+         FROM name n LEFT JOIN rset r ON r.id = n.rset WHERE n.id = ?1",
+    )?;
+    let found: Option<(String, Option<String>, Option<i64>)> =
+        statement.query_row(params![resource, SELF], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
+    let Some((name, uri, directory)) = found else { return Ok(None) };
+    let uri = match uri {
+        Some(uri) => uri,
+        None => derived_uri(connection, mapper, resource, directory.unwrap_or(ROOT))?,
+    };
+    Ok(Some((name, uri)))
 }
 
 /// What the links of a version's entry are good for.
@@ -288,13 +312,43 @@ fn patchable(all: &mut [Found]) {
     }
 }
 
-fn give_names(versions: &mut [VersionLog], extension: &str) {
-    let mut by_number: Vec<usize> = (0..versions.len()).collect();
-    by_number.sort_by_key(|index| versions[*index].id);
+/// What an entry said in other words of the same bytes at the same time is one version, the last of which counts.
+fn editions_as_one(all: Vec<Found>) -> Vec<Found> {
+    let mut kept: Vec<Found> = Vec::with_capacity(all.len());
+    for mut found in all {
+        if let Some(before) = kept.last_mut().filter(|before| before.is_edition_of(&found)) {
+            found.rank = found.rank.min(before.rank);
+            *before = found;
+        } else {
+            kept.push(found);
+        }
+    }
+    kept
+}
+
+impl Found {
+    /// Whether nothing but words changed between this version and the next.
+    fn is_edition_of(&self, next: &Self) -> bool {
+        let (one, other) = (&self.log, &next.log);
+        let never_in_force = one.until.is_some_and(|until| until <= one.begin) && !one.gone;
+        let shared = one.hashes.iter().any(|hash| other.hashes.get(hash.algorithm()).is_some());
+        let same_bytes = match shared {
+            true => one.hashes.agree(&other.hashes),
+            false => {
+                one.hashes.is_empty() && other.hashes.is_empty() && one.size == other.size && one.mtime == other.mtime
+            }
+        };
+        never_in_force && one.begin == other.begin && same_bytes && !self.archived && !next.archived
+    }
+}
+
+fn give_names(versions: &mut [Found], extension: &str) {
+    let mut by_rank: Vec<usize> = (0..versions.len()).collect();
+    by_rank.sort_by_key(|index| versions[*index].rank);
     let mut taken: HashSet<String> = HashSet::new();
     let mut next: HashMap<String, u32> = HashMap::new();
-    for index in by_number {
-        let begin = versions[index].begin;
+    for index in by_rank {
+        let begin = versions[index].log.begin;
         let (plain, exact) = (begin.basic(false), begin.basic(true));
         let mut stem = if taken.contains(&plain) { exact.clone() } else { plain };
         while taken.contains(&stem) {
@@ -302,7 +356,7 @@ fn give_names(versions: &mut [VersionLog], extension: &str) {
             *number += 1;
             stem = format!("{exact}~{number}");
         }
-        versions[index].name = format!("{stem}{extension}");
+        versions[index].log.name = format!("{stem}{extension}");
         taken.insert(stem);
     }
 }

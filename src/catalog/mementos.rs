@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use rusqlite::{OptionalExtension, params};
 
 use super::changes::How;
-use super::record::Record;
+use super::record::{Extra, Record};
 use super::transaction::{NOBODY, Transaction};
 use super::{CatalogError, Reader};
 use crate::document::{Datetime, Hashes, Link};
@@ -19,6 +19,10 @@ type Result<T> = std::result::Result<T, CatalogError>;
 
 /// The most versions of one resource that are taken from archives.
 const MOST: usize = 100_000;
+/// The most places that are kept of one version.
+const MOST_PLACES: usize = 8;
+/// How long a server is believed that something is no more.
+const GONE: i64 = 86_400 * SECOND;
 
 /// A version that somebody remembers, and the URL that is its alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -173,6 +177,34 @@ pub(super) struct Remembered {
     names: HashSet<i64>,
 }
 
+/// Where versions of a resource can be had.
+#[derive(Default)]
+struct Places {
+    /// By URL, the version that it has, and of what time.
+    urls: HashMap<String, (i64, Option<Datetime>)>,
+    /// How many there are of a version.
+    counts: HashMap<i64, usize>,
+}
+
+impl Places {
+    fn add(&mut self, url: String, version: i64, datetime: Option<Datetime>, there: bool) {
+        *self.counts.entry(version).or_insert(0) += usize::from(there);
+        self.urls.insert(url, (version, datetime));
+    }
+
+    /// Whether a place is to be kept: it is known, or there are not too many of its version.
+    fn take(&mut self, version: i64, memento: &Memento) -> bool {
+        if self.urls.get(&memento.url).is_some_and(|(known, _)| *known == version) {
+            return true;
+        }
+        let room = self.counts.get(&version).copied().unwrap_or(0) < MOST_PLACES;
+        if room {
+            self.add(memento.url.clone(), version, memento.datetime, true);
+        }
+        room
+    }
+}
+
 /// A version of the resource whose history is being put in order.
 struct Known {
     id: i64,
@@ -221,12 +253,26 @@ impl Transaction<'_> {
     /// The other versions that the entry of a version links to.
     pub(super) fn linked(&mut self, version: Option<i64>, record: &Record) -> Result<()> {
         let Some(version) = version.filter(|_| !record.mementos.is_empty()) else { return Ok(()) };
-        let name = self
+        let name: i64 = self
             .connection()
             .prepare_cached("SELECT name FROM version WHERE id = ?1")?
             .query_row([version], |row| row.get(0))?;
         let resource = resource_of(&self.transaction, name)?;
-        self.put_mementos(resource, &record.mementos)?;
+        // Lists are read again and again.
+        let mut known = self.connection().prepare_cached(&format!(
+            "{OWN} SELECT EXISTS (SELECT 1 FROM own JOIN version v ON v.name = own.id AND v.until IS NOT NULL
+             JOIN memento m ON m.version = v.id AND m.url = ?3)"
+        ))?;
+        let mut unknown = Vec::new();
+        for memento in &record.mementos {
+            if !known.query_row(params![resource, SELF, memento.url], |row| row.get(0))? {
+                unknown.push(memento.clone());
+            }
+        }
+        drop(known);
+        if !unknown.is_empty() {
+            self.put_mementos(resource, &unknown)?;
+        }
         Ok(())
     }
 
@@ -236,15 +282,7 @@ impl Transaction<'_> {
     /// If SQLite fails.
     pub fn put_mementos(&mut self, resource: i64, told: &[Memento]) -> Result<u64> {
         let mut known = self.versions_known(resource)?;
-        let mut places: HashMap<String, i64> = self
-            .connection()
-            .prepare_cached(&format!(
-                "{OWN} SELECT m.url, m.version FROM own JOIN version v ON v.name = own.id AND v.until IS NOT NULL
-                 JOIN memento m ON m.version = v.id
-                 UNION ALL SELECT m.url, m.version FROM own JOIN name n ON n.id = own.id JOIN memento m ON m.version = n.version"
-            ))?
-            .query_map(params![resource, SELF], |row| Ok((row.get(0)?, row.get(1)?)))?
-            .collect::<rusqlite::Result<_>>()?;
+        let mut places = self.places_known(resource)?;
         let mut by_second: HashMap<i64, Vec<usize>> = HashMap::new();
         for (index, version) in known.iter().enumerate() {
             by_second.entry(Datetime::from_nanos(version.begin).second()).or_default().push(index);
@@ -252,9 +290,13 @@ impl Transaction<'_> {
         let mut archived = known.iter().filter(|version| version.archived).count();
         let mut new = 0;
         for memento in told {
-            let version = match places.get(&memento.url) {
-                Some(version) => *version,
-                None if places.len() >= MOST => continue,
+            // One that is negotiated has the URL of all others.
+            let same_url = places.urls.get(&memento.url).filter(|_| !memento.negotiated);
+            let same_url = same_url.filter(|(_, datetime)| {
+                memento.datetime.zip(*datetime).is_none_or(|(one, other)| one.second() == other.second())
+            });
+            let version = match same_url {
+                Some((version, _)) => *version,
                 None => match same_version(&known, &by_second, memento) {
                     Some(index) => known[index].id,
                     None if archived >= MOST => continue,
@@ -275,8 +317,9 @@ impl Transaction<'_> {
                     }
                 },
             };
-            places.insert(memento.url.clone(), version);
-            self.put_place(version, memento)?;
+            if places.take(version, memento) {
+                self.put_place(version, memento)?;
+            }
         }
         if new > 0 {
             self.listing_changed(resource)?;
@@ -293,20 +336,61 @@ impl Transaction<'_> {
             .query_row([name, self.now], |row| row.get(0))?)
     }
 
+    /// Where versions of a resource can be had already, by what is kept, and by what their own entries link to.
+    fn places_known(&self, resource: i64) -> Result<Places> {
+        let mut places = Places::default();
+        let mut statement = self.connection().prepare_cached(&format!(
+            "{OWN} SELECT m.url, m.version, m.datetime, m.gone FROM own JOIN version v ON v.name = own.id AND v.until IS NOT NULL
+             JOIN memento m ON m.version = v.id
+             UNION ALL SELECT m.url, m.version, m.datetime, m.gone FROM own JOIN name n ON n.id = own.id
+             JOIN memento m ON m.version = n.version"
+        ))?;
+        let mut rows = statement.query(params![resource, SELF])?;
+        while let Some(row) = rows.next()? {
+            let datetime = row.get::<_, Option<i64>>(2)?.map(Datetime::from_nanos);
+            places.add(row.get(0)?, row.get(1)?, datetime, row.get::<_, i64>(3)? == 0);
+        }
+        let facts = "v.id, v.begin, v.mtime, v.size, v.hashes, v.extra";
+        let mut statement = self.connection().prepare_cached(&format!(
+            "{OWN} SELECT {facts} FROM own JOIN version v ON v.name = own.id AND v.until IS NOT NULL WHERE instr(v.extra, 'memento')
+             UNION ALL SELECT {facts} FROM own JOIN name n ON n.id = own.id JOIN version v ON v.id = n.version WHERE instr(v.extra, 'memento')"
+        ))?;
+        let mut rows = statement.query(params![resource, SELF])?;
+        let mut uri = None;
+        while let Some(row) = rows.next()? {
+            let uri = match &uri {
+                Some(uri) => uri,
+                None => uri.insert(self.uri_of_resource(resource)?),
+            };
+            let hashes: Option<Vec<u8>> = row.get(4)?;
+            let hashes = hashes.as_deref().map(Hashes::from_bytes).unwrap_or_default();
+            let extra: Extra = serde_json::from_str(&row.get::<_, String>(5)?).unwrap_or_default();
+            let length = extra.length.or(row.get::<_, Option<i64>>(3)?.map(i64::unsigned_abs));
+            let begin = Datetime::from_nanos(row.get(1)?);
+            for url in extra.own_mementos(uri, &hashes, length, begin, row.get(2)?) {
+                places.urls.entry(url).or_insert((row.get(0)?, None));
+            }
+        }
+        Ok(places)
+    }
+
     fn put_place(&self, version: i64, memento: &Memento) -> Result<()> {
         // What is known until the next one is not made less sure by who knows it up to a moment only.
+        let long_ago = self.now.saturating_sub(GONE);
         self.connection()
             .prepare_cached(
                 "INSERT INTO memento (version, url, datetime, negotiated, sure) VALUES (?1, ?2, ?3, ?4, ?5)
-                 ON CONFLICT (version, url) DO UPDATE SET sure = max(sure, excluded.sure), gone = 0
-                 WHERE sure IS NOT excluded.sure OR gone",
+                 ON CONFLICT (version, url) DO UPDATE SET sure = max(sure, excluded.sure),
+                     gone = CASE WHEN gone < ?6 THEN 0 ELSE gone END
+                 WHERE sure IS NOT max(sure, excluded.sure) OR gone AND gone < ?6",
             )?
             .execute(params![
                 version,
                 memento.url,
                 memento.datetime.map(Datetime::nanos),
                 memento.negotiated,
-                memento.sure.map(Datetime::nanos)
+                memento.sure.map(Datetime::nanos),
+                long_ago
             ])?;
         Ok(())
     }
@@ -373,6 +457,8 @@ impl Transaction<'_> {
             known = self.versions_known(resource)?;
         }
         let first_own = known.iter().find(|version| !version.archived).map_or(i64::MAX, |version| version.begin);
+        let own_begins: HashSet<i64> =
+            known.iter().filter(|version| !version.archived).map(|version| version.begin).collect();
         let mut cover: Option<&Known> = None;
         let mut changed: Option<(i64, i64)> = None;
         let mut update = self.transaction.prepare_cached("UPDATE version SET until = ?2 WHERE id = ?1")?;
@@ -396,8 +482,15 @@ impl Transaction<'_> {
                 Some(next) if next.archived && covered(next.begin) => {
                     version.sure.map_or(next.begin, |sure| next.begin.min(sure.saturating_add(1)))
                 }
-                _ => version.begin.saturating_add(SECOND),
+                // Asked about a moment at which what the Source said could not be had.
+                next => {
+                    let end = version.sure.map_or(0, |sure| sure.saturating_add(1));
+                    let most = next.map_or(i64::MAX, |next| next.begin);
+                    end.max(version.begin.saturating_add(SECOND)).min(most)
+                }
             };
+            // What the Source itself said of that very moment stands.
+            let until = if own_begins.contains(&version.begin) { version.begin } else { until };
             if version.until != Some(until) {
                 update.execute([version.id, until])?;
                 let (begin, end) = changed.unwrap_or((version.begin, until));
@@ -431,6 +524,12 @@ impl Transaction<'_> {
                 .prepare_cached("UPDATE OR IGNORE memento SET version = ?2 WHERE version = ?1")?
                 .execute([version.id, same.id])?;
             connection.prepare_cached("DELETE FROM memento WHERE version = ?1")?.execute([version.id])?;
+            connection
+                .prepare_cached(
+                    "UPDATE version SET rank = min(COALESCE(rank, id), (SELECT COALESCE(rank, id) FROM version WHERE id = ?1))
+                     WHERE id = ?2",
+                )?
+                .execute([version.id, same.id])?;
             connection.prepare_cached("UPDATE version SET name = 0 WHERE id = ?1")?.execute([version.id])?;
         }
         Ok(any)
@@ -460,7 +559,7 @@ impl Transaction<'_> {
                 "INSERT INTO memento (version, url, negotiated, gone, original) VALUES (?1, ?2, 0, ?3, ?4)
                  ON CONFLICT (version, url) DO UPDATE SET gone = excluded.gone, original = excluded.original",
             )?
-            .execute(params![version, url, gone, original])?;
+            .execute(params![version, url, if gone { self.now } else { 0 }, original])?;
         if gone {
             self.connection()
                 .prepare_cached("UPDATE name SET changed = ?2 WHERE id = (SELECT name FROM version WHERE id = ?1)")?
@@ -523,7 +622,7 @@ impl Reader {
                 url: row.get(0)?,
                 datetime: row.get::<_, Option<i64>>(1)?.map(Datetime::from_nanos),
                 negotiated: row.get(2)?,
-                gone: row.get(3)?,
+                gone: row.get::<_, i64>(3)? > 0,
                 original: row.get(4)?,
             })
         })?;

@@ -48,13 +48,13 @@ impl Name {
             (Some((began, current)), Some((begin, past))) => Some(if begin > began { past } else { current }),
             (current, past) => current.or(past).map(|(_, node)| node),
         };
-        let born: Option<i64> = row.get(2)?;
+        let born = row.get(2)?;
         Ok(Self {
             id: row.get(0)?,
             name: row.get(1)?,
-            directory: born != Some(i64::MAX),
-            born: born.unwrap_or(i64::MIN),
-            died: row.get::<_, Option<i64>>(3)?.unwrap_or(i64::MAX),
+            directory: born != i64::MAX,
+            born,
+            died: row.get(3)?,
             live: row.get(4)?,
             version,
         })
@@ -72,7 +72,7 @@ impl Reader {
             Some(found) if name != SELF => self.node_at(&found, moment),
             _ if name == SELF && directory != ROOT => {
                 let own = self.own_at(directory, moment)?;
-                Ok(own.filter(|_| self.others_at(directory, moment).unwrap_or(false)))
+                Ok(if self.others_at(directory, moment)? { own } else { None })
             }
             _ => Ok(None),
         }
@@ -140,8 +140,7 @@ impl Reader {
             return Ok(true);
         }
         let mut statement = self.connection().prepare_cached(
-            "SELECT id FROM name WHERE parent = ?1 AND name != ?3 AND (born IS NULL OR born <= ?2)
-             AND (live > 0 OR died IS NULL OR died > ?2)",
+            "SELECT id FROM name WHERE parent = ?1 AND name != ?3 AND born <= ?2 AND (live > 0 OR died > ?2)",
         )?;
         let below = statement.query_map(params![directory, moment, SELF], |row| row.get(0))?;
         for below in below.collect::<rusqlite::Result<Vec<i64>>>()? {
@@ -215,25 +214,35 @@ impl Reader {
         Ok(())
     }
 
-    /// Whether something lies, or lay, in a name: then it is no resource's alone.
+    /// What lies in `.versions` under a name: a directory of names, or the versions of a resource.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn was_directory(&self, name: i64) -> Result<bool> {
-        let mut statement =
-            self.connection().prepare_cached("SELECT ?1 = 1 OR EXISTS (SELECT 1 FROM name WHERE parent = ?1)")?;
-        Ok(statement.query_row([name], |row| row.get(0))?)
+    pub fn ever(&self, name: i64) -> Result<Ever> {
+        let mut statement = self.connection().prepare_cached(
+            "SELECT n.id = 1 OR n.born != ?3, CASE WHEN n.name = ?2 THEN n.parent ELSE n.id END,
+                    max(n.changed, COALESCE((SELECT changed FROM name WHERE parent = n.id AND name = ?2), 0),
+                        CASE WHEN n.name = ?2 THEN (SELECT changed FROM name WHERE id = n.parent) ELSE 0 END),
+                    COALESCE((SELECT begin FROM version WHERE id = n.version), 0)
+             FROM name n WHERE n.id = ?1",
+        )?;
+        let found = statement.query_row(params![name, SELF, i64::MAX], |row| {
+            let changed: i64 = row.get(2)?;
+            let changed = if changed == 0 { row.get(3)? } else { changed };
+            Ok(Ever { is_directory: row.get(0)?, resource: row.get(1)?, changed })
+        });
+        Ok(found.optional()?.unwrap_or(Ever { is_directory: false, resource: name, changed: 0 }))
     }
+}
 
-    /// When the names in a directory, or the versions of a resource, changed last, by our clock, in nanoseconds.
-    ///
-    /// # Errors
-    /// If SQLite fails.
-    pub fn changed(&self, name: i64) -> Result<i64> {
-        let mut statement = self.connection().prepare_cached(&format!(
-            "{OWN} SELECT COALESCE(max(max(n.changed, COALESCE((SELECT begin FROM version WHERE id = n.version), 0))), 0)
-             FROM own JOIN name n ON n.id = own.id"
-        ))?;
-        Ok(statement.query_row(params![name, SELF], |row| row.get(0))?)
-    }
+/// What lies in `.versions` under a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ever {
+    /// Whether names lie in it, rather than the versions of a resource.
+    pub is_directory: bool,
+    /// The resource whose name it is, or was: that of `@self` is its directory's.
+    pub resource: i64,
+    /// When the names, or the versions, changed last, by our clock; else when its version came into force. In
+    /// nanoseconds.
+    pub changed: i64,
 }

@@ -254,9 +254,8 @@ impl Reader {
         Ok(Some(known))
     }
 
-    /// The URI of a name whose path determines it, in a set with this directory.
-    pub(super) fn uri_of(&self, name: i64, directory: i64) -> Result<String> {
-        derived_uri(&self.connection, &self.mapper, name, directory)
+    pub(super) fn mapper(&self) -> &Mapper {
+        &self.mapper
     }
 
     /// Where the content of a version is, if it is known to be anywhere but at its Source.

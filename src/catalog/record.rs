@@ -105,7 +105,8 @@ impl Record {
         Self {
             uri,
             path,
-            begin: facts.datetime.or(modified).or(facts.lastmod).unwrap_or(at),
+            // A clock that runs ahead does not take the resource out of the tree as of now.
+            begin: facts.datetime.or(modified).or(facts.lastmod).unwrap_or(at).min(Datetime::now()),
             mtime,
             dated,
             size,

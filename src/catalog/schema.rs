@@ -195,10 +195,11 @@ const STEPS: [&str; 4] = ["
     ) WITHOUT ROWID;
 ", "
     -- Of a directory: no version at or below it began earlier, and where nothing is live, none was in force from
-    -- `died` on. NULL: not known. Of a name that never was a directory, the last and the first moment there are.
+    -- `died` on. Of a name that never was a directory, the last and the first moment there are.
     ALTER TABLE name ADD COLUMN born INTEGER;
     ALTER TABLE name ADD COLUMN died INTEGER;
     ALTER TABLE version ADD COLUMN ended INTEGER;   -- when it was superseded or went, by our clock
+    ALTER TABLE version ADD COLUMN rank INTEGER;    -- whose turn it has for a name among versions; NULL: its own
     UPDATE version SET ended = unixepoch() * 1000000000 WHERE until IS NOT NULL;
     -- What only archives tell of: `change` is 16 and more.
     CREATE INDEX version_archived ON version (name, begin) WHERE change >= 16;
@@ -210,7 +211,7 @@ const STEPS: [&str; 4] = ["
         datetime INTEGER,               -- its Memento-Datetime, if it is known
         negotiated INTEGER NOT NULL,    -- whether the URL gives it only if asked with that time
         sure INTEGER,                   -- known to be the one in force at this moment, not longer; NULL: until the next
-        gone INTEGER NOT NULL DEFAULT 0,-- whether the server said that it is no more
+        gone INTEGER NOT NULL DEFAULT 0,-- when the server said that it is no more, by our clock
         original INTEGER NOT NULL DEFAULT 0, -- whether the bytes came from where an archive has the original ones
         PRIMARY KEY (version, url)
     ) WITHOUT ROWID;
@@ -252,13 +253,40 @@ fn open_or_migrate(path: &Path) -> Result<Connection, CatalogError> {
     for (number, step) in STEPS.iter().enumerate().skip(usize::try_from(found).unwrap_or(0)) {
         let transaction = connection.unchecked_transaction()?;
         transaction.execute_batch(step)?;
-        if number == 0 {
-            seed(&transaction)?;
+        match number {
+            0 => seed(&transaction)?,
+            3 => spans(&transaction)?,
+            _ => {}
         }
         transaction.pragma_update(None, "user_version", i64::try_from(number + 1).unwrap_or(i64::MAX))?;
         transaction.commit()?;
     }
     Ok(connection)
+}
+
+/// Says of each directory since when, and until when, there were versions in it.
+fn spans(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute("UPDATE name SET born = ?1, died = ?2", [i64::MAX, i64::MIN])?;
+    let mut own = connection.prepare(
+        "SELECT n.parent, min(v.begin), max(COALESCE(v.until, v.begin)) FROM version v JOIN name n ON n.id = v.name GROUP BY n.parent",
+    )?;
+    let mut rows = own.query([])?;
+    while let Some(row) = rows.next()? {
+        super::tree::widen(connection, row.get(0)?, row.get(1)?, row.get(2)?)?;
+    }
+    // Of a resource that went, and whose name became a directory, the versions lie with that name.
+    connection.execute(
+        "INSERT INTO name (id, parent, name, rset, born, died)
+         SELECT (SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'next_name') + row_number() OVER () - 1, n.id, ?1, n.rset, ?2, ?3
+         FROM name n WHERE n.born != ?2 AND n.id != ?4 AND EXISTS (SELECT 1 FROM version v WHERE v.name = n.id AND v.until IS NOT NULL)
+           AND NOT EXISTS (SELECT 1 FROM name s WHERE s.parent = n.id AND s.name = ?1)",
+        rusqlite::params![crate::path::SELF, i64::MAX, i64::MIN, ROOT],
+    )?;
+    connection.execute(
+        "UPDATE meta SET value = CAST(max(CAST(value AS INTEGER), (SELECT max(id) + 1 FROM name)) AS TEXT) WHERE key = 'next_name'",
+        [],
+    )?;
+    Ok(())
 }
 
 fn seed(connection: &Connection) -> rusqlite::Result<()> {

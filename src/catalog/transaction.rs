@@ -149,6 +149,12 @@ impl<'w> Transaction<'w> {
         &self.transaction
     }
 
+    /// The URI of a resource.
+    pub(super) fn uri_of_resource(&self, resource: i64) -> Result<String> {
+        let found = super::history::resource_name(&self.transaction, self.mapper, resource)?;
+        Ok(found.map(|(_, uri)| uri).unwrap_or_default())
+    }
+
     /// What is in the directory at `above` under a name, without making anything.
     pub(super) fn find(&mut self, root: i64, above: &[String], name: &str) -> Result<Option<NameRow>> {
         match self.tree.find(&self.transaction, root, above)? {
@@ -239,7 +245,7 @@ impl<'w> Transaction<'w> {
     /// If SQLite fails.
     pub fn upsert(&mut self, rset: i64, directory: i64, document: i64, record: &Record) -> Result<Upserted> {
         let upserted = self.place(rset, directory, document, record)?;
-        if matches!(upserted.outcome, Outcome::Added | Outcome::Updated) {
+        if upserted.outcome != Outcome::Repeated {
             self.linked(upserted.version, record)?;
         }
         Ok(upserted)

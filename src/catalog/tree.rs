@@ -96,6 +96,21 @@ fn rename(connection: &Connection, (name, current): (i64, i64), to: i64) -> Resu
     Ok(())
 }
 
+/// Widens the spans of a directory and of those above it, as far up as they are not wide enough.
+pub(super) fn widen(connection: &Connection, directory: i64, born: i64, died: i64) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare_cached(
+        "UPDATE name SET born = min(born, ?2), died = max(died, ?3) WHERE id = ?1 AND (born > ?2 OR died < ?3) RETURNING parent",
+    )?;
+    let mut at = directory;
+    while at > 0 {
+        match statement.query_row(params![at, born, died], |row| row.get(0)).optional()? {
+            Some(parent) => at = parent,
+            None => break,
+        }
+    }
+    Ok(())
+}
+
 /// Above this, counts are written before the end of the transaction.
 const MOST_DELTAS: usize = 200_000;
 
@@ -158,6 +173,8 @@ impl Tree {
                     if let Some(version) = row.version {
                         let uri = uri_of(row.id)?;
                         self.file_to_directory(connection, at, name, row.id, version, rset, &uri)?;
+                    } else if row.live == 0 {
+                        self.keep_history(connection, row.id, rset)?;
                     }
                     row.id
                 }
@@ -234,16 +251,19 @@ impl Tree {
 
     /// Widens the spans of directories, as far up as they are not wide enough.
     fn settle_spans(&mut self, connection: &Connection) -> Result<()> {
-        let mut widen = connection.prepare_cached(
-            "UPDATE name SET born = min(born, ?2), died = max(died, ?3) WHERE id = ?1 AND (born > ?2 OR died < ?3) RETURNING parent",
-        )?;
         for (directory, (born, died)) in std::mem::take(&mut self.spans) {
-            let mut at = directory;
-            while let Some(parent) =
-                widen.query_row(params![at, born, died], |row| row.get(0)).optional()?.filter(|parent| *parent > 0)
-            {
-                at = parent;
-            }
+            widen(connection, directory, born, died)?;
+        }
+        Ok(())
+    }
+
+    /// A name that becomes a directory may have been a resource's once: that is found under `@self` then.
+    fn keep_history(&mut self, connection: &Connection, name: i64, rset: i64) -> Result<()> {
+        let was_resource: bool = connection
+            .prepare_cached("SELECT EXISTS (SELECT 1 FROM version WHERE name = ?1 AND until IS NOT NULL)")?
+            .query_row([name], |row| row.get(0))?;
+        if was_resource && Self::row(connection, name, SELF)?.is_none() {
+            self.insert(connection, name, SELF, rset, None, None)?;
         }
         Ok(())
     }

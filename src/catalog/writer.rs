@@ -130,8 +130,7 @@ impl Writer {
     }
 
     /// Content that may be let go, least recently used first, after one such. What was superseded after `since` by
-    /// our clock is not offered, nor the last three of a resource, unless it can be had again: it is history. Packages
-    /// are, or one superseded member would keep all of a package for ever.
+    /// our clock is not offered, nor the last three of a resource: it is history. Packages are, or one superseded member would keep all of a package for ever.
     ///
     /// # Errors
     /// If SQLite fails.
@@ -139,7 +138,7 @@ impl Writer {
         let mut statement = self.connection.prepare_cached(&format!(
             "SELECT used, place, sha256, size, id FROM (
                  SELECT o.used, o.id * 2 AS place, o.id, o.sha256, o.size FROM object o
-                 WHERE NOT EXISTS (SELECT 1 FROM version v WHERE v.object = o.id AND {IS_HISTORY} AND {IS_KEPT})
+                 WHERE NOT EXISTS (SELECT 1 FROM version v WHERE v.object = o.id AND v.name > 0 AND {IS_HISTORY} AND {IS_KEPT})
                  UNION ALL
                  SELECT p.used, p.id * 2 + 1 AS place, p.id, NULL, p.bytes FROM package p
                  WHERE p.bytes > 0 AND p.indexed)
@@ -154,25 +153,25 @@ impl Writer {
     }
 
     /// Content of nothing but history that is not kept any more: superseded before `since` by our clock, and not of
-    /// the last three of its resource.
+    /// the last three of its resource. What no resource has is let go, too. Goes on after one such.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn expired(&self, limit: usize, since: Datetime) -> Result<Vec<Evictable>> {
+    pub fn expired(&self, limit: usize, after: Option<&Evictable>, since: Datetime) -> Result<Vec<Evictable>> {
         let mut statement = self.connection.prepare_cached(&format!(
-            "SELECT o.used, o.id * 2, o.sha256, o.size, o.id FROM object o
-             WHERE EXISTS (SELECT 1 FROM version v WHERE v.object = o.id AND v.ended < ?1)
-               AND NOT EXISTS (SELECT 1 FROM version v WHERE v.object = o.id AND (NOT ({IS_HISTORY}) OR {IS_KEPT}))
-             UNION ALL
-             SELECT p.used, p.id * 2 + 1, NULL, p.bytes, p.id FROM package p
-             WHERE p.bytes > 0 AND p.indexed
-               AND EXISTS (SELECT 1 FROM member m JOIN version v ON v.id = m.version WHERE m.package = p.id AND v.ended < ?1)
-               AND NOT EXISTS (SELECT 1 FROM member m JOIN version v ON v.id = m.version
-                               WHERE m.package = p.id AND (NOT ({IS_HISTORY}) OR {IS_KEPT}))
-             LIMIT ?2",
+            "SELECT used, place, sha256, size, id FROM (
+                 SELECT o.used, o.id * 2 AS place, o.sha256, o.size, o.id FROM object o
+                 WHERE NOT EXISTS (SELECT 1 FROM version v WHERE v.object = o.id AND v.name > 0 AND (NOT ({IS_HISTORY}) OR {IS_KEPT}))
+                 UNION ALL
+                 SELECT p.used, p.id * 2 + 1 AS place, NULL, p.bytes, p.id FROM package p
+                 WHERE p.bytes > 0 AND p.indexed AND EXISTS (SELECT 1 FROM member m WHERE m.package = p.id)
+                   AND NOT EXISTS (SELECT 1 FROM member m JOIN version v ON v.id = m.version
+                                   WHERE m.package = p.id AND v.name > 0 AND (NOT ({IS_HISTORY}) OR {IS_KEPT})))
+             WHERE place > ?2 ORDER BY place LIMIT ?3",
         ))?;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = statement.query_map(params![since.nanos(), limit], evictable)?;
+        let after = after.map_or(0, |after| after.id * 2 + i64::from(matches!(after.stored, Stored::Package(_))));
+        let rows = statement.query_map(params![since.nanos(), after, limit], evictable)?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
@@ -214,9 +213,8 @@ impl Writer {
     }
 }
 
-/// Whether version `v` is of our own history: it was synced and superseded, and cannot be had again elsewhere.
-const IS_HISTORY: &str = "v.until IS NOT NULL AND COALESCE(v.change, 0) < 16 \
-     AND NOT EXISTS (SELECT 1 FROM memento e WHERE e.version = v.id AND NOT e.gone)";
+/// Whether version `v` is of our own history: it was synced, and superseded.
+const IS_HISTORY: &str = "v.until IS NOT NULL AND COALESCE(v.change, 0) < 16";
 /// Whether it is recent enough to be kept: since `?1`, or one of the last three of its resource.
 const IS_KEPT: &str = "(COALESCE(v.ended, ?1) >= ?1 OR (SELECT count(*) FROM version w WHERE w.name = v.name AND w.until IS NOT NULL \
      AND COALESCE(w.change, 0) < 16 AND (w.begin, w.id) > (v.begin, v.id)) < 3)";

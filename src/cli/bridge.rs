@@ -57,6 +57,10 @@ impl Contents for Bridge {
         });
     }
 
+    fn aside(&self, what: Box<dyn FnOnce() + Send>) {
+        self.runtime.spawn_blocking(what);
+    }
+
     fn asked(&self, resource: i64) -> Asked {
         let sync::Asked { as_of, when, trouble } = self.engine.asked(resource);
         Asked { as_of, when, trouble }

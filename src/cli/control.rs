@@ -12,7 +12,7 @@ use tokio::net::{UnixListener, unix::OwnedWriteHalf};
 
 use super::messages::{Progress, Request, Response};
 use super::{Stop, audit, log, mounts, options, report, show};
-use crate::catalog::SetState;
+use crate::catalog::{Ever, SetState};
 use crate::sync::{Engine, Trigger};
 
 const SOCKET: &str = "control";
@@ -146,12 +146,12 @@ async fn wanted(engine: &Arc<Engine>, path: &str) -> Result<(Wanted, u64), Strin
     };
     let name = readers.ask(|reader| reader.find_ever(below)).map_err(failed)?;
     let name = name.ok_or_else(|| format!("{path}: of .versions, give the directory of a resource's versions"))?;
-    if readers.ask(|reader| reader.was_directory(name)).map_err(failed)? {
+    let Ever { is_directory, resource, .. } = readers.ask(|reader| reader.ever(name)).map_err(failed)?;
+    if is_directory {
         return Err(format!(
             "{path}: versions are fetched of one resource at a time; give the directory of its versions"
         ));
     }
-    let resource = readers.ask(|reader| reader.resource_of(name)).map_err(failed)?;
     engine.history(resource, None).await;
     let versions = readers.ask(|reader| reader.versions_of(resource)).map_err(failed)?;
     let to_be_had = versions.iter().filter(|version| !version.places.is_empty()).count();

@@ -49,7 +49,7 @@ impl Told {
         match (self.json, self.entries) {
             (true, 0) => println!("[]"),
             (true, _) => println!("]"),
-            (false, 0) => println!("nothing has changed in that time"),
+            (false, 0) => println!("nothing is known to have changed"),
             (false, _) => {}
         }
     }
@@ -140,8 +140,16 @@ async fn entries(engine: &Arc<Engine>, path: &str, since: Option<&str>, to: &mut
     let failed = |error: crate::catalog::CatalogError| error.to_string();
     let since = since.and_then(|text| Datetime::parse(text).ok()).map(|(moment, _)| moment);
     let readers = Arc::clone(engine.readers());
-    let path = in_tree(path);
-    let Some(name) = readers.ask(|reader| reader.find_ever(path)).map_err(failed)? else {
+    let (asked, path) = (path, in_tree(path));
+    let mut found = readers.ask(|reader| reader.find_ever(path)).map_err(failed)?;
+    if found.is_none()
+        && path != asked
+        && let Some((above, _)) = path.rsplit_once('/')
+    {
+        // The file of a version, or another spelling of its time.
+        found = readers.ask(|reader| reader.find_ever(above)).map_err(failed)?;
+    }
+    let Some(name) = found else {
         return Err(format!("{path}: nothing of that name is, or was, in the mirror"));
     };
     let is_resource = !path.is_empty() && !readers.ask(|reader| reader.is_directory(name)).map_err(failed)?;

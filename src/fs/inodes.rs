@@ -4,6 +4,7 @@
 //! under a number of its own. Files are versions, wherever they lie.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Mutex, PoisonError};
 
 use super::control::DIRECTORY_INO;
@@ -55,18 +56,22 @@ pub(super) fn moment_ino(moment: u32, name: i64) -> u64 {
     MOMENTS | u64::from(moment) << NAME_BITS | name.unsigned_abs()
 }
 
-/// The moments whose trees the kernel knows of. A moment whose tree is not what it was gets a new number when it is
-/// looked up again, so that here, too, an inode never changes.
+/// The moments whose trees the kernel knows of, and the directories of each that it was given.
 #[derive(Debug, Default)]
 pub struct Moments(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// The moment of a number, and how often the kernel was given it.
-    known: HashMap<u32, (i64, u64)>,
+    known: HashMap<u32, Known>,
     /// The number that a moment has now.
     numbers: HashMap<i64, u32>,
-    next: u32,
+}
+
+#[derive(Debug)]
+struct Known {
+    moment: i64,
+    /// How often the kernel was given each of its directories.
+    given: HashMap<i64, u64>,
 }
 
 impl Moments {
@@ -74,66 +79,68 @@ impl Moments {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The number of a moment, in nanoseconds; none if the kernel knows of too many. To be given to the kernel:
-    /// it is kept until it is forgotten.
+    /// The number of a moment, in nanoseconds; none if the kernel knows of too many. Its root is given to the kernel,
+    /// and kept until that forgets it.
     pub(super) fn number(&self, moment: i64) -> Option<u32> {
         self.with(|inner| {
             if let Some(number) = inner.numbers.get(&moment).copied() {
-                inner.given(number);
+                inner.given(number, ROOT);
                 return Some(number);
             }
             if inner.known.len() >= MOST_MOMENTS as usize {
                 return None;
             }
-            while inner.known.contains_key(&inner.next) {
-                inner.next = (inner.next + 1) % MOST_MOMENTS;
+            // Numbers of an earlier process may still be held by somebody: they are not likely to mean another moment.
+            let mut number = u32::try_from(RandomState::new().hash_one(moment) % u64::from(MOST_MOMENTS)).unwrap_or(0);
+            while inner.known.contains_key(&number) {
+                number = (number + 1) % MOST_MOMENTS;
             }
-            let number = inner.next;
-            inner.next = (inner.next + 1) % MOST_MOMENTS;
-            inner.known.insert(number, (moment, 1));
+            inner.known.insert(number, Known { moment, given: HashMap::from([(ROOT, 1)]) });
             inner.numbers.insert(moment, number);
             Some(number)
         })
     }
 
     pub(super) fn moment(&self, number: u32) -> Option<i64> {
-        self.with(|inner| inner.known.get(&number).map(|(moment, _)| *moment))
+        self.with(|inner| inner.known.get(&number).map(|known| known.moment))
     }
 
     /// The kernel was given a directory of this moment's tree.
-    pub(super) fn given(&self, number: u32) {
-        self.with(|inner| inner.given(number));
+    pub(super) fn given(&self, number: u32, name: i64) {
+        self.with(|inner| inner.given(number, name));
     }
 
-    /// The kernel forgets so many of them.
-    pub(super) fn forget(&self, number: u32, lookups: u64) {
+    /// The kernel forgets one, having been given it so often.
+    pub(super) fn forget(&self, number: u32, name: i64, lookups: u64) {
         self.with(|inner| {
-            let Some((moment, given)) = inner.known.get_mut(&number) else { return };
-            *given = given.saturating_sub(lookups);
-            if *given == 0 {
-                let moment = *moment;
-                inner.known.remove(&number);
-                if inner.numbers.get(&moment) == Some(&number) {
-                    inner.numbers.remove(&moment);
+            let Some(known) = inner.known.get_mut(&number) else { return };
+            if let Some(given) = known.given.get_mut(&name) {
+                *given = given.saturating_sub(lookups);
+                if *given == 0 {
+                    known.given.remove(&name);
                 }
+            }
+            if known.given.is_empty() {
+                let moment = known.moment;
+                inner.known.remove(&number);
+                inner.numbers.remove(&moment);
             }
         });
     }
 
-    /// The trees of the moments from this one on are not what they were; returns those that were known.
-    pub(super) fn renew(&self, since: i64) -> Vec<i64> {
+    /// The directories that the kernel knows of the trees of the moments from this one on.
+    pub(super) fn since(&self, moment: i64) -> Vec<u64> {
         self.with(|inner| {
-            let gone: Vec<i64> = inner.numbers.keys().copied().filter(|moment| *moment >= since).collect();
-            inner.numbers.retain(|moment, _| *moment < since);
-            gone
+            let later = inner.known.iter().filter(|(_, known)| known.moment >= moment);
+            later.flat_map(|(number, known)| known.given.keys().map(|name| moment_ino(*number, *name))).collect()
         })
     }
 }
 
 impl Inner {
-    fn given(&mut self, number: u32) {
-        if let Some((_, given)) = self.known.get_mut(&number) {
-            *given += 1;
+    fn given(&mut self, number: u32, name: i64) {
+        if let Some(known) = self.known.get_mut(&number) {
+            *known.given.entry(name).or_insert(0) += 1;
         }
     }
 }
@@ -157,19 +164,18 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_keeps_its_number_until_it_is_forgotten_or_renewed() {
+    fn a_moment_keeps_its_number_until_all_of_it_is_forgotten() {
         let moments = Moments::default();
         let first = moments.number(100).unwrap();
         assert_eq!(moments.number(100), Some(first));
-        moments.forget(first, 1);
-        assert_eq!(moments.moment(first), Some(100));
-        assert_eq!(moments.renew(101), Vec::<i64>::new());
-        assert_eq!(moments.renew(100), [100]);
-        let second = moments.number(100).unwrap();
-        assert_ne!(first, second);
-        assert_eq!(moments.moment(first), Some(100), "who has it open goes on");
-        moments.forget(first, 1);
-        assert_eq!((moments.moment(first), moments.moment(second)), (None, Some(100)));
-        assert_eq!(moments.number(100), Some(second));
+        moments.given(first, 77);
+        assert_eq!(moments.since(101), Vec::<u64>::new());
+        let mut known = moments.since(100);
+        known.sort_unstable();
+        assert_eq!(known, [moment_ino(first, ROOT), moment_ino(first, 77)]);
+        moments.forget(first, ROOT, 2);
+        assert_eq!((moments.moment(first), moments.since(0)), (Some(100), vec![moment_ino(first, 77)]));
+        moments.forget(first, 77, 1);
+        assert_eq!((moments.moment(first), moments.since(0)), (None, Vec::new()));
     }
 }

@@ -1,7 +1,8 @@
 //! Telling the kernel what a commit changed, from a thread that no reply depends on.
 //!
 //! For each directory that changed, its listing is dropped; for each name, its entry, which may be a
-//! negative one. The trees of moments that are not what they were get new directories: their names are dropped. Above [`Changes::MOST_NAMES`] names, one new epoch makes the kernel ask again for all
+//! negative one. Of the trees of moments that are not what they were, all listings that the kernel has are dropped, and
+//! names are asked for again. Above [`Changes::MOST_NAMES`] names, one new epoch makes the kernel ask again for all
 //! names (2 µs where 100,000 single calls took 70 to 350 ms). A directory that lives on is never
 //! invalidated as an entry: that would detach mounts and working directories below it.
 
@@ -12,10 +13,8 @@ use std::sync::Arc;
 use fuser::{INodeNo, Notifier};
 use tokio::sync::mpsc;
 
-use super::inodes::{Moments, versions_ino};
-use super::versions;
-use crate::catalog::{Changes, News, ROOT};
-use crate::document::Datetime;
+use super::inodes::Moments;
+use crate::catalog::{Changes, News};
 
 /// `FUSE_NOTIFY_INC_EPOCH`, which fuser has no call for.
 const INC_EPOCH: i32 = 8;
@@ -43,17 +42,14 @@ pub fn start(
 }
 
 fn tell(notifier: &Notifier, device: &OwnedFd, moments: &Moments, changes: &Changes) {
-    for moment in changes.since.map(|since| moments.renew(since)).unwrap_or_default() {
-        let name = versions::name_of(Datetime::from_nanos(moment));
-        report(notifier.inval_entry(INodeNo(versions_ino(ROOT)), OsStr::new(&name)), versions_ino(ROOT), &name);
-    }
-    if changes.too_many
+    let then = changes.since.map(|since| moments.since(since)).unwrap_or_default();
+    if (changes.too_many || !then.is_empty())
         && let Err(error) = new_epoch(device)
     {
         // Kernels before 6.16 have no epochs.
         tracing::warn!(%error, "the kernel takes no new epoch; names that it knows may be out of date until the next mount");
     }
-    for directory in &changes.directories {
+    for directory in changes.directories.iter().chain(&then) {
         report(notifier.inval_inode(INodeNo(*directory), 0, 0), *directory, "");
     }
     for (directory, name) in &changes.names {

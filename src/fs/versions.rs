@@ -18,9 +18,11 @@ use super::control::Snapshots;
 use super::inodes::{Moments, Place, moment_ino, versions_ino};
 use super::stream::Stream;
 use super::{Contents, xattr};
-use crate::catalog::{CatalogError, DirEntry, Inode, Node, Pool, ROOT, ROOT_INO, Reader, VersionLog, version_ino};
+use crate::catalog::{
+    CatalogError, DirEntry, Ever, Inode, Node, Pool, ROOT, ROOT_INO, Reader, VersionLog, version_ino,
+};
 use crate::document::Datetime;
-use crate::path::{SELF, extension};
+use crate::path::SELF;
 
 /// The name of the directory at the root.
 pub(super) const DIRECTORY: &str = ".versions";
@@ -31,11 +33,17 @@ const MOST_HISTORIES: usize = 64;
 const MOST_VERSIONS: usize = 100_000;
 /// How long a name in a directory of versions holds: what archives say of the past may turn out to be wrong.
 const BRIEFLY: Duration = Duration::from_secs(5);
-/// Cookies below are of `.` and `..`.
-const FIRST_COOKIE: u64 = 8;
-
-/// The versions of a resource, the newest first.
-type History = Arc<Vec<VersionLog>>;
+/// The versions of a resource as they were known at a time.
+struct History {
+    /// When they changed last.
+    changed: i64,
+    /// The newest first.
+    versions: Vec<VersionLog>,
+    /// Places among them of those that can be had, in the order of their numbers.
+    listed: Vec<usize>,
+    /// That of the resource's name.
+    extension: String,
+}
 
 pub(super) struct Versions {
     readers: Arc<Pool>,
@@ -44,14 +52,14 @@ pub(super) struct Versions {
     generation: Generation,
     snapshots: Arc<Snapshots>,
     pub(super) moments: Arc<Moments>,
-    /// With the time at which they changed.
-    histories: Mutex<LruCache<i64, (i64, History)>>,
+    histories: Mutex<LruCache<i64, Arc<History>>>,
 }
 
 /// What is found under a name.
 enum Found {
     Nothing,
-    Node(Node),
+    /// The version whose file has this name.
+    Version(Node, String),
     /// A symbolic link to this name.
     Link(String),
 }
@@ -78,13 +86,11 @@ impl Versions {
 
     /// The attributes of what lies in `.versions` under a name; of `.versions` itself, for the root's.
     pub(super) fn directory(&self, name: i64) -> Result<FileAttr, Errno> {
-        let changed = ask(&self.readers, |reader| match reader.was_directory(name)? {
-            true => reader.changed(name),
-            false => {
-                let resource = reader.resource_of(name)?;
-                Ok(reader.changed(resource)?.max(self.contents.asked(resource).as_of))
-            }
-        })?;
+        let ever = ask(&self.readers, |reader| reader.ever(name))?;
+        let changed = match ever.is_directory {
+            true => ever.changed,
+            false => ever.changed.max(self.contents.asked(ever.resource).as_of),
+        };
         Ok(self.owner.directory(versions_ino(name), changed))
     }
 
@@ -95,22 +101,20 @@ impl Versions {
     }
 
     pub(super) fn forget(&self, place: Option<Place>, lookups: u64) {
-        if let Some(Place::Moment(number, _)) = place {
-            self.moments.forget(number, lookups);
+        if let Some(Place::Moment(number, name)) = place {
+            self.moments.forget(number, name, lookups);
         }
     }
 
     /// What is known of a directory of versions, or of a moment.
     pub(super) fn xattrs(&self, place: Place) -> Result<xattr::Attributes, Errno> {
         match place {
-            Place::Versions(name) if !ask(&self.readers, |reader| reader.was_directory(name))? => {
-                ask(&self.readers, |reader| {
-                    let resource = reader.resource_of(name)?;
-                    xattr::of_history(reader, resource, &self.contents.asked(resource))
-                })
-            }
+            Place::Versions(name) => ask(&self.readers, |reader| match reader.ever(name)? {
+                Ever { is_directory: true, .. } => Ok(xattr::Attributes::default()),
+                Ever { resource, .. } => xattr::of_history(reader, resource, &self.contents.asked(resource)),
+            }),
             Place::Moment(number, _) => Ok(xattr::of_moment(self.moments.moment(number))),
-            _ => Ok(xattr::Attributes::default()),
+            Place::Tree(_) | Place::Made => Ok(xattr::Attributes::default()),
         }
     }
 
@@ -126,14 +130,12 @@ impl Versions {
                 (_, Err(errno)) => reply.error(errno),
             };
         }
-        let known =
-            ask(&self.readers, |reader| Ok((reader.lookup_ever(directory, name)?, reader.was_directory(directory)?)));
+        let known = ask(&self.readers, |reader| Ok((reader.lookup_ever(directory, name)?, reader.ever(directory)?)));
         match known {
             Err(errno) => reply.error(errno),
             Ok((Some(below), _)) => self.reply_directory(below, reply),
-            Ok((None, true)) if directory == ROOT => self.lookup_moment(name, reply),
-            Ok((None, true)) => self.negative(reply),
-            Ok((None, false)) => self.lookup_version(directory, name, reply),
+            Ok((None, _)) if directory == ROOT => self.lookup_moment(name, reply),
+            Ok((None, ever)) => self.lookup_version(ever, name, reply),
         }
     }
 
@@ -163,7 +165,7 @@ impl Versions {
     fn lookup_moment(&self, name: &str, reply: ReplyEntry) {
         let spelled = name.strip_prefix(AT).and_then(|text| Datetime::parse_spelled(text).ok());
         let Some(moment) = spelled else { return self.negative(reply) };
-        let own = name_of(moment);
+        let own = format!("{AT}{}", moment.basic(true));
         if own != name {
             return self.link(own, reply);
         }
@@ -179,52 +181,62 @@ impl Versions {
         }
     }
 
-    /// A version by the name of its file, or by any moment at which it was in force.
-    fn lookup_version(self: &Arc<Self>, name_id: i64, name: &str, reply: ReplyEntry) {
-        let resource = match ask(&self.readers, |reader| reader.resource_of(name_id)) {
-            Ok(resource) => resource,
+    /// A version by the name of its file, or by any moment at which it was in force. Where names lie below the
+    /// resource's own, its versions are in `@self`.
+    fn lookup_version(self: &Arc<Self>, ever: Ever, name: &str, reply: ReplyEntry) {
+        let Ever { resource, is_directory, .. } = ever;
+        let extension = match ask(&self.readers, |reader| reader.versions_extension(resource)) {
+            Ok(extension) => extension,
             Err(errno) => return reply.error(errno),
         };
-        let exact = |versions: &[VersionLog]| {
-            let found = versions.iter().find(|version| version.name == name && !version.places.is_empty());
-            found.map(file)
-        };
-        match self.history(resource).map(|versions| exact(&versions)) {
-            Err(errno) => return reply.error(errno),
-            Ok(Some(node)) => return self.node(&node, &BRIEFLY, reply),
-            Ok(None) => {}
-        }
-        let own = ask(&self.readers, |reader| reader.resource_uri(resource)).unwrap_or_default();
-        let stem = name.strip_suffix(extension(&own)).unwrap_or(name);
-        let Some(moment) = [stem, name].iter().find_map(|text| Datetime::parse_spelled(text).ok()) else {
+        let stem = name.strip_suffix(extension.as_str()).unwrap_or(name);
+        // Of versions within a second, `~2` and so on tells one from the other.
+        let time = stem.split_once('~').map_or(stem, |(time, _)| time);
+        let Some(moment) = [time, name].iter().find_map(|text| Datetime::parse_spelled(text).ok()) else {
             return self.negative(reply);
         };
         let (this, name) = (Arc::clone(self), name.to_owned());
-        self.contents.history(
-            resource,
-            Some(moment),
-            Box::new(move || match this.version_at(resource, &name, moment) {
-                Err(errno) => reply.error(errno),
-                Ok(Found::Nothing) => this.negative(reply),
-                Ok(Found::Node(node)) => this.node(&node, &BRIEFLY, reply),
-                Ok(Found::Link(target)) => this.link(target, reply),
-            }),
-        );
+        let answer = move |this: &Self, found| match found {
+            Err(errno) => reply.error(errno),
+            Ok(Found::Nothing) => this.negative(reply),
+            Ok(Found::Version(_, name)) if is_directory => this.link(format!("{SELF}/{name}"), reply),
+            Ok(Found::Link(name)) if is_directory => this.link(format!("{SELF}/{name}"), reply),
+            Ok(Found::Version(node, _)) => this.node(&node, &BRIEFLY, reply),
+            Ok(Found::Link(target)) => this.link(target, reply),
+        };
+        // A history may be long.
+        self.contents.aside(Box::new(move || {
+            if let Ok(found @ Found::Version(..)) = this.exactly(resource, &name) {
+                return answer(&this, Ok(found));
+            }
+            let contents = Arc::clone(&this.contents);
+            let then = Box::new(move || {
+                let found = this.version_at(resource, &name, moment);
+                answer(&this, found);
+            });
+            contents.history(resource, Some(moment), then);
+        }));
+    }
+
+    /// The version whose file has this name, if it can be had.
+    fn exactly(&self, resource: i64, name: &str) -> Result<Found, Errno> {
+        let history = self.history(resource)?;
+        let found = history.versions.iter().find(|version| version.name == name && !version.places.is_empty());
+        Ok(found.map_or(Found::Nothing, |version| Found::Version(file(version), version.name.clone())))
     }
 
     fn version_at(&self, resource: i64, name: &str, moment: Datetime) -> Result<Found, Errno> {
-        let versions = self.history(resource)?;
-        let to_be_had = |version: &&VersionLog| !version.places.is_empty();
-        if let Some(version) = versions.iter().filter(to_be_had).find(|version| version.name == name) {
-            return Ok(Found::Node(file(version)));
+        if let found @ Found::Version(..) = self.exactly(resource, name)? {
+            return Ok(found);
         }
+        let history = self.history(resource)?;
         // Another spelling of a version's own name means that version, whatever fraction of its second is left out.
-        let spelled = |version: &&VersionLog| {
-            let stem = version.name.strip_suffix(extension(&version.name)).unwrap_or(&version.name);
-            stem == moment.basic(true)
-        };
-        let found = versions.iter().find(spelled).or_else(|| versions.iter().find(|version| version.in_force(moment)));
-        Ok(found.filter(to_be_had).map_or(Found::Nothing, |version| Found::Link(version.name.clone())))
+        let own = format!("{}{}", moment.basic(true), history.extension);
+        let mut versions = history.versions.iter();
+        let found = versions.clone().find(|version| version.name == own);
+        let found = found.or_else(|| versions.find(|version| version.in_force(moment)));
+        let found = found.filter(|version| !version.places.is_empty());
+        Ok(found.map_or(Found::Nothing, |version| Found::Link(version.name.clone())))
     }
 
     pub(super) fn lookup_at(self: &Arc<Self>, number: u32, directory: i64, name: &str, reply: ReplyEntry) {
@@ -270,10 +282,17 @@ impl Versions {
     fn reply_at(&self, number: u32, node: &Node, reply: ReplyEntry) {
         match self.own_directory(number, node) {
             Some(attributes) => {
-                self.moments.given(number);
+                self.given(number, &attributes);
                 reply.entry(&FOR_EVER, &attributes, self.generation);
             }
             None => self.node(node, &FOR_EVER, reply),
+        }
+    }
+
+    /// The kernel is given a directory of a moment's tree.
+    fn given(&self, number: u32, attributes: &FileAttr) {
+        if let Some(Place::Moment(_, name)) = Place::of(attributes.ino.0) {
+            self.moments.given(number, name);
         }
     }
 
@@ -304,7 +323,7 @@ impl Versions {
                     Some(attributes) => {
                         let added = stream.add(cookie, &name, &attributes, &FOR_EVER);
                         if added && stream.looks_up() {
-                            self.moments.given(number);
+                            self.given(number, &attributes);
                         }
                         added
                     }
@@ -316,66 +335,61 @@ impl Versions {
     }
 
     pub(super) fn list_versions(self: &Arc<Self>, directory: i64, offset: u64, stream: Stream) {
-        let found = ask(&self.readers, |reader| {
-            let resource = reader.resource_of(directory)?;
-            Ok((reader.was_directory(directory)?, resource))
-        });
-        match found {
+        match ask(&self.readers, |reader| reader.ever(directory)) {
             Err(errno) => stream.end(Err(errno)),
-            Ok((true, _)) => self.list_names(directory, offset, stream),
-            Ok((false, resource)) if offset == 0 => {
+            Ok(Ever { is_directory: true, .. }) => self.list_names(directory, offset, stream),
+            Ok(Ever { resource, .. }) if offset == 0 => {
                 let this = Arc::clone(self);
-                self.contents.history(
-                    resource,
-                    None,
-                    Box::new(move || {
-                        this.list_files(directory, offset, stream, this.history(resource));
-                    }),
-                );
+                let then = Box::new(move || this.list_files(directory, offset, stream, resource));
+                self.contents.history(resource, None, then);
             }
-            Ok((false, resource)) => {
-                // A listing that was begun goes on as it was.
-                let kept = self.kept(resource).map(|(_, versions)| versions);
-                self.list_files(directory, offset, stream, kept.map_or_else(|| self.history(resource), Ok));
+            Ok(Ever { resource, .. }) => {
+                let this = Arc::clone(self);
+                self.contents.aside(Box::new(move || this.list_files(directory, offset, stream, resource)));
             }
         }
     }
 
     /// The versions of a resource, as they are now.
-    fn history(&self, resource: i64) -> Result<History, Errno> {
-        let changed = ask(&self.readers, |reader| reader.changed(resource))?;
-        let known = self.kept(resource).filter(|(when, _)| *when == changed);
-        if let Some((_, known)) = known {
-            return Ok(known);
+    fn history(&self, resource: i64) -> Result<Arc<History>, Errno> {
+        let changed = ask(&self.readers, |reader| reader.ever(resource))?.changed;
+        let locked = || self.histories.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = locked().get(&resource).filter(|known| known.changed == changed) {
+            return Ok(Arc::clone(known));
         }
-        let versions = Arc::new(ask(&self.readers, |reader| reader.versions_of(resource))?);
-        let mut histories = self.histories.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut most = MOST_VERSIONS.saturating_sub(versions.len());
-        histories.put(resource, (changed, Arc::clone(&versions)));
-        let kept: Vec<(i64, usize)> = histories.iter().skip(1).map(|(name, (_, known))| (*name, known.len())).collect();
+        let (versions, extension) =
+            ask(&self.readers, |reader| Ok((reader.versions_of(resource)?, reader.versions_extension(resource)?)))?;
+        let mut listed: Vec<usize> = (0..versions.len()).filter(|index| !versions[*index].places.is_empty()).collect();
+        listed.sort_unstable_by_key(|index| versions[*index].id);
+        let history = Arc::new(History { changed, versions, listed, extension });
+        let mut histories = locked();
+        let mut most = MOST_VERSIONS.saturating_sub(history.versions.len());
+        histories.put(resource, Arc::clone(&history));
+        let kept: Vec<(i64, usize)> =
+            histories.iter().skip(1).map(|(name, known)| (*name, known.versions.len())).collect();
         for (name, count) in kept {
             match most.checked_sub(count) {
                 Some(left) => most = left,
                 None => drop(histories.pop(&name)),
             }
         }
-        Ok(versions)
+        Ok(history)
     }
 
-    fn kept(&self, resource: i64) -> Option<(i64, History)> {
-        self.histories.lock().unwrap_or_else(PoisonError::into_inner).get(&resource).cloned()
-    }
-
-    fn list_files(&self, directory: i64, offset: u64, mut stream: Stream, history: Result<History, Errno>) {
-        let listed = history.and_then(|versions| {
+    /// A cookie is the number of a version, so that a listing goes on at the right place whatever became known
+    /// meanwhile.
+    fn list_files(&self, directory: i64, offset: u64, mut stream: Stream, resource: i64) {
+        let listed = self.history(resource).and_then(|history| {
             if !self.both_dots(&mut stream, directory, offset)? {
                 return Ok(());
             }
-            let first = usize::try_from(offset.saturating_sub(FIRST_COOKIE)).unwrap_or(usize::MAX);
-            let to_be_had = versions.iter().rev().filter(|version| !version.places.is_empty());
-            for (cookie, version) in (FIRST_COOKIE + 1..).zip(to_be_had).skip(first) {
+            let number = |index: &usize| history.versions[*index].id.unsigned_abs();
+            let first = history.listed.partition_point(|index| number(index) <= offset);
+            for index in &history.listed[first..] {
+                let version = &history.versions[*index];
                 let node = file(version);
-                if !stream.add(cookie, &version.name, &self.owner.node(&node), ttl(&node).min(&BRIEFLY)) {
+                let attributes = self.owner.node(&node);
+                if !stream.add(number(index), &version.name, &attributes, ttl(&node).min(&BRIEFLY)) {
                     break;
                 }
             }
@@ -405,11 +419,6 @@ impl Versions {
         };
         Ok(dots(stream, offset, &own, &above))
     }
-}
-
-/// The name of the tree as of a moment.
-pub(super) fn name_of(moment: Datetime) -> String {
-    format!("{AT}{}", moment.basic(true))
 }
 
 /// Where a listing by names goes on.

@@ -20,6 +20,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use super::download;
 use super::fill::Parts;
+use super::history::Silent;
 use super::ledger::Ledger;
 use super::mementos::Location;
 use super::open_files::OpenFiles;
@@ -98,6 +99,8 @@ pub(super) struct Contents {
     pub(super) status: Arc<Status>,
     pub(super) files: OpenFiles,
     pub(super) packages: Arc<Packages>,
+    /// Archives that do not answer. The Source itself is always asked.
+    silent: Arc<Silent>,
     doubts: mpsc::UnboundedSender<Doubt>,
     /// Versions that no patch made.
     pub(super) unpatchable: Mutex<LruCache<i64, ()>>,
@@ -125,6 +128,7 @@ impl Contents {
         shared: Shared,
         packages: &Arc<Packages>,
         doubts: mpsc::UnboundedSender<Doubt>,
+        silent: Arc<Silent>,
     ) -> Arc<Self> {
         let Shared { client, store, readers, ledger, status, files } = shared;
         let ahead = client.connections().saturating_sub(1).max(1);
@@ -138,6 +142,7 @@ impl Contents {
             status,
             files,
             packages: Arc::clone(packages),
+            silent,
             doubts,
             unpatchable: Mutex::new(LruCache::new(capacity(10_000))),
             reached: AtomicI64::new(0),
@@ -324,16 +329,29 @@ impl Contents {
         let bound = download::streamed_from(&self.store, version);
         let streamed = bound.is_some();
         let places = match bound {
-            Some(place) => vec![Location::plain(place)],
+            // What was begun there goes on there, asked for as it was.
+            Some(url) => {
+                let known = self.locations_of(&row)?.into_iter().find(|place| place.url == url);
+                vec![known.unwrap_or_else(|| Location::plain(url))]
+            }
             None => self.locations_of(&row)?,
         };
         if places.is_empty() {
             let reason = "this version was superseded before it was fetched, the Source has only the newest, and no memento of it is known";
             return Err(self.failed(version, format!("{}: {reason}; open the file anew", row.uri)));
         }
-        let patience =
-            waited_for.then(|| self.client.timeout().mul_f32(0.9) / u32::try_from(places.len()).unwrap_or(1).max(1));
+        let patience = waited_for
+            .then(|| self.client.timeout().mul_f32(0.9) / u32::try_from(places.len()).unwrap_or(1).clamp(1, 4));
+        let mut kept_from: Option<(&Location, SourceError)> = None;
         for place in &places {
+            if kept_from.take().is_some_and(|(before, error)| before.keeps_from(place, &error)) {
+                continue;
+            }
+            if !row.current && waited_for && self.silent.contains(&place.url) {
+                let what = "its server did not answer a moment ago".to_owned();
+                errors.push(SourceError::new(&place.url, Trouble::Nowhere(what)));
+                continue;
+            }
             let job = download::Job {
                 client: &self.client,
                 store: &self.store,
@@ -369,9 +387,13 @@ impl Contents {
                     break;
                 }
                 Err(error) => {
+                    if !row.current && matches!(error.trouble, Trouble::Stalled { .. }) {
+                        self.silent.add(&place.url);
+                    }
                     if places.len() > 1 {
                         self.status.warning(&format!("{error}; trying the next location"));
                     }
+                    kept_from = Some((place, error.clone()));
                     errors.push(error);
                 }
             }
@@ -462,6 +484,10 @@ impl Contents {
         self.read(version, 0, u64::MAX / 2).await.map(|ready| ready.size)
     }
 
+    fn is_strict(&self) -> bool {
+        matches!(self.verify, Verify::Strict | Verify::Stream)
+    }
+
     async fn head(&self, row: &VersionRow) -> Option<u64> {
         let place = match row.current {
             true => Location::plain(row.uri.clone()),
@@ -476,7 +502,7 @@ impl Contents {
             ..Asked::default()
         };
         let answer = self.client.ask(&place.url, &asked).await.ok()?;
-        place.check(&answer, !row.hashes.is_empty()).ok()?;
+        place.check(&answer, !row.hashes.is_empty() && self.is_strict()).ok()?;
         // What a coded body unfolds to, only reading it tells; and a 0 is too often said for "not known".
         if answer.coding().is_some() { None } else { answer.length().filter(|length| *length > 0) }
     }
@@ -622,7 +648,11 @@ impl Contents {
 pub(super) fn tidy(store: &Store, readers: &Pool) -> Result<(), String> {
     for version in store.partials().map_err(|error| error.to_string())? {
         let row = readers.ask(|reader| reader.version(version)).map_err(|error| error.to_string())?;
-        if row.is_none_or(|row| !row.current || row.content.is_some()) {
+        let goes_on = |row: &VersionRow| {
+            let remembered = || readers.ask(|reader| reader.can_be_had(row.id)).unwrap_or(false);
+            row.content.is_none() && (row.current || remembered())
+        };
+        if !row.as_ref().is_some_and(goes_on) {
             store.forget_partial(version).map_err(|error| error.to_string())?;
         }
     }

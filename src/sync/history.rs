@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lru::LruCache;
 use tokio::sync::watch;
@@ -66,6 +66,7 @@ pub(super) struct History {
     offline: bool,
     outcomes: Mutex<LruCache<Question, Outcome>>,
     under_way: Mutex<HashMap<Question, watch::Receiver<()>>>,
+    silent: Arc<Silent>,
 }
 
 /// Takes a question off the list, however its asking ends.
@@ -78,9 +79,15 @@ impl Drop for UnderWay {
 }
 
 impl History {
-    pub(super) fn new(shared: Shared, offline: bool) -> Arc<Self> {
+    pub(super) fn new(shared: Shared, offline: bool, silent: Arc<Silent>) -> Arc<Self> {
         let most = NonZeroUsize::new(MOST_REMEMBERED).unwrap_or(NonZeroUsize::MIN);
-        Arc::new(Self { shared, offline, outcomes: Mutex::new(LruCache::new(most)), under_way: Mutex::default() })
+        Arc::new(Self {
+            shared,
+            offline,
+            outcomes: Mutex::new(LruCache::new(most)),
+            under_way: Mutex::default(),
+            silent,
+        })
     }
 
     fn outcome(&self, question: Question) -> Option<Outcome> {
@@ -126,8 +133,12 @@ impl History {
 
     /// Whether a version is known that was in force at a moment.
     fn covers(&self, resource: i64, moment: Datetime) -> bool {
+        let known = self.shared.readers.ask(|reader| match reader.version_at(resource, moment)? {
+            Some(version) => reader.can_be_had(version),
+            None => Ok(false),
+        });
         // What cannot be asked of the catalog need not be asked of the Source.
-        self.shared.readers.ask(|reader| reader.version_at(resource, moment)).map_or(true, |version| version.is_some())
+        known.unwrap_or(true)
     }
 
     async fn wait(self: &Arc<Self>, question: Question, deadline: tokio::time::Instant) {
@@ -139,6 +150,11 @@ impl History {
             Ok(_) => return,
             Err(error) => return self.shared.status.error(&error.to_string()),
         };
+        if let Some(url) = links.all().find(|url| self.silent.contains(url)) {
+            // Who walks through many resources does not wait for each.
+            return self.came(question, Some(format!("{url}: its server did not answer a moment ago")));
+        }
+        let asked: Vec<String> = links.all().cloned().collect();
         let mut done = {
             let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
             match under_way.get(&question) {
@@ -154,6 +170,7 @@ impl History {
         };
         // The end of the sender is the end of the asking.
         if tokio::time::timeout_at(deadline, async { while done.changed().await.is_ok() {} }).await.is_err() {
+            asked.iter().for_each(|url| self.silent.add(url));
             let waited = self.shared.client.timeout().mul_f32(SHARE).as_secs_f32();
             self.came(question, Some(format!("no answer within {waited:.1} s; asking goes on")));
         }
@@ -188,6 +205,9 @@ impl History {
             (resource, None) => self.ask_maps(resource, links, within).await,
             (resource, Some(moment)) => self.ask_gates(resource, links, Datetime::from_nanos(moment), within).await,
         };
+        if result.is_ok() {
+            links.all().for_each(|url| self.silent.remove(url));
+        }
         self.came(question, result.err());
     }
 
@@ -304,6 +324,33 @@ fn seen_at_its_time(memento: versions::Memento) -> Memento {
     Memento { sure: Some(memento.datetime), ..Memento::archived(memento.url, memento.datetime) }
 }
 
+/// Servers that did not answer somebody who waited: for a while, others do not wait for them, too.
+#[derive(Debug)]
+pub(super) struct Silent(Mutex<LruCache<String, Instant>>);
+
+impl Silent {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self(Mutex::new(LruCache::new(NonZeroUsize::new(1000).unwrap_or(NonZeroUsize::MIN)))))
+    }
+
+    fn with<T>(&self, url: &str, look: impl FnOnce(&mut LruCache<String, Instant>, String) -> T) -> T {
+        let host = url::Url::parse(url).map(|url| url.authority().to_owned()).unwrap_or_default();
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner), host)
+    }
+
+    pub(super) fn contains(&self, url: &str) -> bool {
+        self.with(url, |hosts, host| hosts.get(&host).is_some_and(|when| when.elapsed() < AGAIN))
+    }
+
+    pub(super) fn add(&self, url: &str) {
+        self.with(url, |hosts, host| hosts.put(host, Instant::now()));
+    }
+
+    fn remove(&self, url: &str) {
+        self.with(url, |hosts, host| hosts.pop(&host));
+    }
+}
+
 /// Where a resource's versions are asked for.
 struct Links {
     maps: Vec<String>,
@@ -311,6 +358,10 @@ struct Links {
 }
 
 impl Links {
+    fn all(&self) -> impl Iterator<Item = &String> {
+        self.maps.iter().chain(&self.gates)
+    }
+
     fn lead_somewhere(&self, (_, moment): Question) -> bool {
         !self.gates.is_empty() || moment.is_none() && !self.maps.is_empty()
     }

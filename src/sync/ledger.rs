@@ -268,20 +268,27 @@ impl Ledger {
 
     /// Lets go what is history no more.
     pub(super) async fn forget_history(&self) -> Result<(), SyncError> {
+        let mut after = None;
+        let mut bytes = 0;
         loop {
             let (store, open) = (Arc::clone(&self.0.store), self.0.open_files.clone());
             let since = self.kept_since();
             let forget = move |writer: &mut Writer| {
-                let gone = room::forget_history(writer, &store, &open, since)?;
-                Ok(((gone, writer.stored_bytes()?), Changes::default()))
+                let gone = room::forget_history(writer, &store, &open, since, &mut after)?;
+                Ok(((gone, writer.stored_bytes()?, after), Changes::default()))
             };
-            let (gone, left) = self.step(forget).await?;
-            if gone == 0 {
-                return Ok(());
-            }
+            let (gone, left, next) = self.step(forget).await?;
             self.0.stored.store(left, Ordering::Relaxed);
-            tracing::info!(bytes = gone, "history that is kept no longer has gone");
+            bytes += gone;
+            after = next;
+            if after.is_none() {
+                break;
+            }
         }
+        if bytes > 0 {
+            tracing::info!(bytes, "history that is kept no longer has gone");
+        }
+        Ok(())
     }
 
     async fn keep_to_the_limit(&self) {

@@ -10,6 +10,9 @@ use crate::document::Datetime;
 use crate::source::{Answer, SourceError, Trouble, locations};
 use crate::versions;
 
+/// The most mementos of a version that are asked.
+const MOST_PLACES: usize = 8;
+
 /// A place to fetch a version from.
 #[derive(Clone, Debug)]
 pub(super) struct Location {
@@ -28,6 +31,10 @@ pub(super) struct Remembered {
     negotiated: bool,
     /// Whether this is where the archive has the original bytes.
     original: bool,
+    /// When the version came into force.
+    begin: Datetime,
+    /// Whether the URL is one where the resource itself is had: it has the newest version, but for who negotiates.
+    shared: bool,
 }
 
 impl Location {
@@ -46,19 +53,27 @@ impl Location {
             return Err(SourceError::new(&self.url, trouble));
         }
         let other = |what: String| Err(SourceError::new(&self.url, Trouble::Nowhere(what)));
-        match (versions::memento_datetime(&answer.headers), memento.datetime) {
+        let given = versions::memento_datetime(&answer.headers);
+        // It may lead out of the archive, to what is there now, or to another capture.
+        let led_away = !answer.passed.is_empty();
+        let wanted = memento.datetime.or(led_away.then_some(memento.begin).filter(|_| !verifiable));
+        match (given, wanted) {
             (Some(given), Some(wanted)) if given.second() != wanted.second() => {
                 other(format!("the archive gives the version of {given}, not of {wanted}"))
             }
-            (None, Some(wanted)) if memento.negotiated => {
-                other(format!("it does not say whether what it gives is the version of {wanted}"))
-            }
-            // It may lead out of the archive, to what is there now.
-            (None, _) if !answer.passed.is_empty() && !verifiable => {
-                other(format!("it leads to {}, which does not say of what time it is", answer.url))
+            (None, _) if memento.negotiated || !verifiable && (led_away || memento.shared || memento.original) => {
+                other(format!("{} does not say of what time it is", answer.url))
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether what failed here is not to be asked of another place for the same memento: what passes may be asked
+    /// again, and that place has something else.
+    pub(super) fn keeps_from(&self, next: &Self, error: &SourceError) -> bool {
+        let passes = error.trouble.passes() || error.trouble.is_away();
+        let url = |place: &Self| place.memento.as_ref().map(|memento| memento.url.clone());
+        passes && self.memento.as_ref().is_some_and(|memento| memento.original) && url(self) == url(next)
     }
 
     pub(super) fn plain(url: String) -> Self {
@@ -66,13 +81,15 @@ impl Location {
     }
 
     /// Where a memento is asked for, in this order.
-    fn of_memento(row: &MementoRow) -> Vec<Self> {
+    fn of_memento(row: &MementoRow, version: &VersionRow, shared: bool) -> Vec<Self> {
         let location = |url: String, original| Self {
             memento: Some(Remembered {
                 url: row.url.clone(),
                 datetime: row.datetime,
                 negotiated: row.negotiated,
                 original,
+                begin: version.begin,
+                shared,
             }),
             url,
         };
@@ -95,12 +112,11 @@ impl Contents {
                 mementos.insert(0, known);
             }
         }
-        let own = match row.current {
-            true => locations(&row.uri, &duplicates(row), !row.hashes.is_empty()),
-            false => Vec::new(),
-        };
-        let own = own.into_iter().map(Location::plain);
-        let remembered = mementos.iter().filter(|known| !known.gone).flat_map(Location::of_memento);
+        let own = locations(&row.uri, &duplicates(row), !row.hashes.is_empty());
+        let there = mementos.iter().filter(|known| !known.gone).take(MOST_PLACES);
+        let remembered: Vec<Location> =
+            there.flat_map(|known| Location::of_memento(known, row, own.contains(&known.url))).collect();
+        let own = own.into_iter().filter(|_| row.current).map(Location::plain);
         Ok(own.chain(remembered).collect())
     }
 
@@ -113,17 +129,23 @@ impl Contents {
             Err(error) if memento.original || !is_gone(error) => return,
             Err(_) => true,
         };
-        let write = self
-            .ledger
-            .write(move |transaction| transaction.place_is(version, &memento.url, gone, memento.original))
-            .await;
-        if let Err(error) = write {
+        if !gone && !memento.original {
+            return;
+        }
+        let write = self.ledger.step(move |writer| {
+            // If this is lost with the machine's power, it is found out again.
+            let transaction = writer.begin(false)?;
+            transaction.place_is(version, &memento.url, gone, memento.original)?;
+            Ok(((), transaction.commit()?))
+        });
+        if let Err(error) = write.await {
             self.status.error(&error.to_string());
         }
     }
 }
 
-/// Whether there are no bytes, nor ever will be: what an archive has of a redirect is a redirect.
+/// Whether there are no such bytes, nor ever will be: what an archive has of a redirect is a redirect, and what leads to
+/// another version has no other.
 fn is_gone(error: &SourceError) -> bool {
-    matches!(error.trouble, Trouble::Status { code: 300..=399 | 404 | 410, .. })
+    matches!(error.trouble, Trouble::Status { code: 300..=399 | 404 | 410, .. } | Trouble::Nowhere(_))
 }

@@ -34,16 +34,20 @@ pub(super) fn evict(
     Ok(left)
 }
 
-/// Lets history go that was superseded before `since`; returns how many bytes that were. What is pinned stays, and
+/// Lets history go that was superseded before `since`, a page of it, from `after` on, which is none again when all was
+/// looked at; returns how many bytes that were. What is pinned stays, and
 /// so do the last three versions of each resource.
 pub(super) fn forget_history(
     writer: &mut Writer,
     store: &Store,
     open: &OpenFiles,
     since: Datetime,
+    after: &mut Option<Evictable>,
 ) -> Result<u64, CatalogError> {
-    let candidates = writer.expired(PAGE, since)?;
-    let_go(writer, store, open, &candidates, |_| true)
+    let candidates = writer.expired(PAGE, after.as_ref(), since)?;
+    let gone = let_go(writer, store, open, &candidates, |_| true)?;
+    *after = candidates.last().cloned();
+    Ok(gone)
 }
 
 /// Lets these go, as long as `more` of their sizes says so, but for what is pinned or being read; returns how many
