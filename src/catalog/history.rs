@@ -59,6 +59,8 @@ pub struct VersionLog {
     pub places: Vec<Whence>,
     /// The name of its file in the directory of its resource's versions.
     pub name: String,
+    /// Its place there, which another takes over that is the same version in other words.
+    pub rank: i64,
 }
 
 impl VersionLog {
@@ -80,8 +82,6 @@ struct Found {
     log: VersionLog,
     archived: bool,
     patched: bool,
-    /// Whose turn it has for a name.
-    rank: i64,
 }
 
 impl Reader {
@@ -121,13 +121,13 @@ impl Reader {
                 hashes: hashes.as_deref().map(Hashes::from_bytes).unwrap_or_default(),
                 places: Vec::new(),
                 name: String::new(),
+                rank: row.get(12)?,
             };
             let links = Links::of(extra.as_deref(), &uri, &log);
             let here: bool = row.get(9)?;
             let mut found = Found {
                 patched: row.get::<_, bool>(11)? || links.patch,
                 archived: how.is_some_and(How::is_archived),
-                rank: row.get(12)?,
                 log,
             };
             let whence = &mut found.log.places;
@@ -317,7 +317,7 @@ fn editions_as_one(all: Vec<Found>) -> Vec<Found> {
     let mut kept: Vec<Found> = Vec::with_capacity(all.len());
     for mut found in all {
         if let Some(before) = kept.last_mut().filter(|before| before.is_edition_of(&found)) {
-            found.rank = found.rank.min(before.rank);
+            found.log.rank = found.log.rank.min(before.log.rank);
             *before = found;
         } else {
             kept.push(found);
@@ -344,7 +344,7 @@ impl Found {
 
 fn give_names(versions: &mut [Found], extension: &str) {
     let mut by_rank: Vec<usize> = (0..versions.len()).collect();
-    by_rank.sort_by_key(|index| versions[*index].rank);
+    by_rank.sort_by_key(|index| versions[*index].log.rank);
     let mut taken: HashSet<String> = HashSet::new();
     let mut next: HashMap<String, u32> = HashMap::new();
     for index in by_rank {

@@ -499,8 +499,7 @@ impl Transaction<'_> {
         }
         drop(update);
         if let Some((begin, end)) = changed {
-            let parent: i64 =
-                self.transaction.query_row("SELECT parent FROM name WHERE id = ?1", [resource], |row| row.get(0))?;
+            let parent = self.listing_changed(resource)?;
             self.tree.span(parent, begin, end);
             self.tree.changes.from(begin);
         }

@@ -39,7 +39,7 @@ struct History {
     changed: i64,
     /// The newest first.
     versions: Vec<VersionLog>,
-    /// Places among them of those that can be had, in the order of their numbers.
+    /// Places among them of those that can be had, in the order of their ranks.
     listed: Vec<usize>,
     /// That of the resource's name.
     extension: String,
@@ -360,7 +360,7 @@ impl Versions {
         let (versions, extension) =
             ask(&self.readers, |reader| Ok((reader.versions_of(resource)?, reader.versions_extension(resource)?)))?;
         let mut listed: Vec<usize> = (0..versions.len()).filter(|index| !versions[*index].places.is_empty()).collect();
-        listed.sort_unstable_by_key(|index| versions[*index].id);
+        listed.sort_unstable_by_key(|index| versions[*index].rank);
         let history = Arc::new(History { changed, versions, listed, extension });
         let mut histories = locked();
         let mut most = MOST_VERSIONS.saturating_sub(history.versions.len());
@@ -376,14 +376,14 @@ impl Versions {
         Ok(history)
     }
 
-    /// A cookie is the number of a version, so that a listing goes on at the right place whatever became known
+    /// A cookie is the rank of a version, so that a listing goes on at the right place whatever became known
     /// meanwhile.
     fn list_files(&self, directory: i64, offset: u64, mut stream: Stream, resource: i64) {
         let listed = self.history(resource).and_then(|history| {
             if !self.both_dots(&mut stream, directory, offset)? {
                 return Ok(());
             }
-            let number = |index: &usize| history.versions[*index].id.unsigned_abs();
+            let number = |index: &usize| history.versions[*index].rank.unsigned_abs();
             let first = history.listed.partition_point(|index| number(index) <= offset);
             for index in &history.listed[first..] {
                 let version = &history.versions[*index];

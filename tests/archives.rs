@@ -1,0 +1,448 @@
+//! Archives as they are: what they say of the past, and what they give instead of it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics has failed")]
+
+mod support;
+
+use std::fs;
+use std::io::Read as _;
+use std::os::fd::AsRawFd as _;
+use std::time::{Duration, Instant};
+
+use support::changes::{Source, at, mounted};
+use support::server::{Reply, Request};
+use support::{Mirror, entry, facts_of, resource_list, sha256, xattr};
+
+/// A Source whose one resource `/a` has these links, and nothing said of its bytes unless `said`.
+fn linking(links: &str, said: bool) -> Source {
+    let source = Source::start(&[("/a", "now")], &[]);
+    let facts = if said { facts_of(b"now") } else { String::new() };
+    list(&source, at(0).as_str(), &facts, links);
+    source
+}
+
+/// From now on the Source tells of changes, too.
+fn offer_changes(source: &Source, mirror: &Mirror, entries: &str) {
+    source.changes(entries);
+    let offers: String = ["resourcelist", "changelist"]
+        .iter()
+        .map(|name| support::capability(&source.url(&format!("/{name}.xml")), name))
+        .collect();
+    source.server.file("/capabilitylist.xml", support::document("capabilitylist", "", "", &offers));
+    mirror.remount();
+    mirror.refreshed();
+}
+
+fn list(source: &Source, lastmod: &str, facts: &str, links: &str) {
+    let listed = entry(&source.url("/a"), facts)
+        .replace("</loc>", &format!("</loc><lastmod>{lastmod}</lastmod>"))
+        .replace("</url>", &format!("{links}</url>"));
+    source.server.file("/resourcelist.xml", resource_list(&at(0), &listed));
+}
+
+fn ln(rel: &str, href: &str, more: &str) -> String {
+    format!("<rs:ln rel=\"{rel}\" href=\"{href}\" {more}/>")
+}
+
+fn mount(source: &Source) -> Mirror {
+    Mirror::mount(&source.url("/"), "poll=0")
+}
+
+fn names(mirror: &Mirror, below: &str) -> Vec<String> {
+    let listed = fs::read_dir(mirror.path(below)).unwrap_or_else(|error| panic!("{below}: {error}"));
+    let mut names: Vec<String> =
+        listed.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+fn text(mirror: &Mirror, below: &str) -> Result<String, Option<i32>> {
+    mirror.read(below).map(|body| String::from_utf8(body).unwrap()).map_err(|error| error.raw_os_error())
+}
+
+const EIO: Result<String, Option<i32>> = Err(Some(5));
+const NOWHERE: Result<String, Option<i32>> = Err(Some(2));
+
+fn spelled(second: u64) -> String {
+    at(second).replace(['-', ':'], "")
+}
+
+fn datetime(year: i16) -> String {
+    let day = jiff::civil::date(year, 1, 1).at(0, 0, 0, 0).in_tz("UTC").unwrap();
+    day.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
+}
+
+/// A TimeMap of these URLs, each of a New Year's Day.
+fn timemap(mementos: &[(&str, i16)]) -> String {
+    let links =
+        mementos.iter().map(|(url, year)| format!(",\n<{url}>; rel=\"memento\"; datetime=\"{}\"", datetime(*year)));
+    format!("<http://example.com/a>; rel=\"original\"{}", links.collect::<String>())
+}
+
+/// A capture, with its time.
+fn capture(request: &Request, body: &str, year: i16) -> Reply {
+    Reply::good(request, body.as_bytes()).with("Memento-Datetime", &datetime(year))
+}
+
+#[test]
+fn one_url_for_all_times_gives_each_its_own() {
+    let source = linking(&ln("timegate", "/gate", ""), true);
+    source.server.on("/gate", |request| {
+        let asked = request.header("accept-datetime").map_or(9999, |text| text[12..16].parse().unwrap());
+        let year = [2010_i16, 2009, 2008].into_iter().find(|year| *year <= asked).unwrap_or(2008);
+        capture(request, &format!("of {year}"), year).with("Vary", "accept-datetime")
+    });
+    let mirror = mount(&source);
+    for (moment, year) in
+        [("2008-06-01", 2008), ("2010-06-01", 2010), ("2009-03-01", 2009), ("2008-09-01", 2008), ("2009-09-01", 2009)]
+    {
+        assert_eq!(text(&mirror, &format!(".versions/a/{moment}")), Ok(format!("of {year}")), "{moment}");
+        assert_eq!(text(&mirror, &format!(".versions/@{moment}/a")), Ok(format!("of {year}")), "{moment}");
+    }
+    assert_eq!(text(&mirror, ".versions/a/2007-01-01"), NOWHERE);
+    assert_eq!(names(&mirror, ".versions/a").len(), 4);
+    mirror.kill();
+    assert!(mirror.try_mount().status.success());
+    assert_eq!(text(&mirror, ".versions/a/20090101T000000Z"), Ok("of 2009".to_owned()));
+    assert_eq!(text(&mirror, "a"), Ok("now".to_owned()));
+}
+
+#[test]
+fn what_is_not_the_capture_is_not_taken_for_it() {
+    let archived = |year: i16| format!("/{year}0101000000/http://example.com/a");
+    let original = |year: i16| format!("/{year}0101000000id_/http://example.com/a");
+    let source = linking(&ln("timemap", "/map", ""), true);
+    let urls: Vec<String> = (2001..=2008).map(archived).collect();
+    let listed: Vec<(&str, i16)> = urls.iter().map(String::as_str).zip(2001..).chain([("/a", 2009)]).collect();
+    source.server.file("/map", timemap(&listed));
+    let page = |year: i16| move |request: &Request| capture(request, &format!("<page {year}>"), year);
+    let true_bytes = |year: i16| move |request: &Request| capture(request, &format!("true {year}"), year);
+    for year in 2001..=2008 {
+        source.server.on(&archived(year), page(year));
+        source.server.on(&original(year), true_bytes(year));
+    }
+    // Where originals are kept there is a page that says sorry, with a 200: the archive's own page is had.
+    source.server.on(&original(2002), |request| Reply::good(request, b"sorry"));
+    // For a moment it is overloaded: that is no reason to take the archive's page for ever.
+    source.server.on(&original(2003), |_| Reply::status(503));
+    // It has another capture instead, and says so.
+    source.server.on(&original(2004), |request| capture(request, "true 2012", 2012));
+    source.server.on(&archived(2004), |request| capture(request, "<page 2012>", 2012));
+    // It leads to the live page.
+    for url in [archived(2005), original(2005)] {
+        let live = source.url("/a");
+        source.server.on(&url, move |_| Reply::status(302).with("Location", &live));
+    }
+    // What it saw then was a redirect; or that there was nothing.
+    for url in [archived(2006), original(2006)] {
+        let live = source.url("/a");
+        source
+            .server
+            .on(&url, move |_| Reply::status(302).with("Location", &live).with("Memento-Datetime", &datetime(2006)));
+    }
+    for url in [archived(2007), original(2007)] {
+        source.server.on(&url, |_| Reply::status(404).with("Memento-Datetime", &datetime(2007)));
+    }
+    // It rewrites, and has no originals.
+    source.server.remove(&original(2008));
+    let mirror = mount(&source);
+    let read = |year: i16| text(&mirror, &format!(".versions/a/{year}0101T000000Z"));
+    assert_eq!(names(&mirror, ".versions/a").len(), 10);
+    assert_eq!(read(2001), Ok("true 2001".to_owned()));
+    assert_eq!(read(2002), Ok("<page 2002>".to_owned()));
+    assert_eq!(read(2003), EIO);
+    assert_eq!([read(2004), read(2005), read(2006), read(2007)], [EIO; 4]);
+    assert_eq!(read(2008), Ok("<page 2008>".to_owned()));
+    // The resource's own URL has its newest version, whatever a TimeMap says.
+    assert_eq!(read(2009), EIO);
+    assert_eq!(
+        xattr(&mirror.path(".versions/a/20010101T000000Z"), "user.resourcesync.original").unwrap(),
+        source.url(&archived(2001))
+    );
+    assert_eq!(xattr(&mirror.path(".versions/a/20020101T000000Z"), "user.resourcesync.original"), None);
+    // What there is not, and never will be, is listed no more; what may come back is.
+    let left = [2001, 2002, 2003, 2008].map(|year| format!("{year}0101T000000Z"));
+    assert_eq!(names(&mirror, ".versions/a"), [&left[..], &[spelled(0)]].concat());
+    source.server.on(&original(2003), true_bytes(2003));
+    std::thread::sleep(Duration::from_secs(4));
+    assert_eq!(read(2003), Ok("true 2003".to_owned()));
+}
+
+#[test]
+fn a_link_is_believed_as_far_as_it_can_be_held_to_something() {
+    for verify in ["strict", "off", "warn"] {
+        let old = format!("modified=\"2008-01-01T00:00:00Z\" {}", facts_of(b"then"));
+        let links = ln("memento", "/hashed", &old)
+            + &ln("memento", "/led", "modified=\"2009-01-01T00:00:00Z\" length=\"9\"")
+            + &ln("memento", "/plain", "modified=\"2010-01-01T00:00:00Z\" length=\"5\"");
+        let source = linking(&links, true);
+        for path in ["/hashed", "/led"] {
+            let live = source.url(if path == "/led" { "/other" } else { "/a" });
+            source.server.on(path, move |_| Reply::status(302).with("Location", &live));
+        }
+        source.server.on("/other", |request| capture(request, "elsewhere", 2012));
+        source.server.file("/plain", "plain");
+        let mirror = Mirror::mount(&source.url("/"), &format!("poll=0,verify={verify}"));
+        assert_eq!(text(&mirror, ".versions/a/20080101T000000Z"), EIO, "{verify}");
+        assert_eq!(text(&mirror, ".versions/a/20090101T000000Z"), EIO, "{verify}");
+        assert_eq!(text(&mirror, ".versions/a/20100101T000000Z"), Ok("plain".to_owned()), "{verify}");
+    }
+}
+
+#[test]
+fn a_memento_link_to_the_resource_itself_is_no_place_for_what_was() {
+    let source = linking(&ln("memento", "/a", ""), false);
+    let mirror = mount(&source);
+    assert_eq!(names(&mirror, ".versions/a"), [spelled(0)]);
+    source.server.file("/a", "newer");
+    list(&source, &at(60), "", &ln("memento", "/a", ""));
+    mirror.refreshed();
+    assert_eq!(text(&mirror, &format!(".versions/a/{}", spelled(0))), EIO);
+    assert_eq!(text(&mirror, "a"), Ok("newer".to_owned()));
+}
+
+#[test]
+fn other_words_of_the_same_bytes_are_no_other_version() {
+    let link = |name: &str| {
+        ln(
+            "memento",
+            &format!("/m/{name}"),
+            &format!("modified=\"{name}-01-01T00:00:00Z\" {}", facts_of(name.as_bytes())),
+        )
+    };
+    let source = linking(&link("2001"), true);
+    ["2001", "2002"].iter().for_each(|name| source.server.file(&format!("/m/{name}"), *name));
+    let mirror = mounted(&source);
+    let wanted = |more: &[&str]| -> Vec<String> {
+        more.iter().map(|year| format!("{year}0101T000000Z")).chain([spelled(0)]).collect()
+    };
+    assert_eq!(names(&mirror, ".versions/a"), wanted(&["2001"]));
+    for links in [link("2001") + &link("2002"), link("2001"), link("2002")] {
+        list(&source, &at(0), &facts_of(b"now"), &links);
+        mirror.refreshed();
+        assert_eq!(names(&mirror, ".versions/a"), wanted(&["2001", "2002"]));
+        assert_eq!(text(&mirror, &format!(".versions/a/{}", spelled(0))), Ok("now".to_owned()));
+    }
+    // What was the link of a version is not another version because another edition dates it otherwise.
+    list(&source, &at(0), &facts_of(b"now"), &ln("memento", "/own", ""));
+    mirror.refreshed();
+    source.server.file("/a", "newer");
+    source.server.file("/own", "now");
+    let both =
+        ln("memento", "/own2", &facts_of(b"newer")) + &ln("memento", "/own", "modified=\"2026-01-31T10:00:00Z\"");
+    list(&source, &at(60), &facts_of(b"newer"), &both);
+    mirror.refreshed();
+    assert_eq!(names(&mirror, ".versions/a"), [wanted(&["2001", "2002"]), vec![spelled(60)]].concat());
+}
+
+#[test]
+fn a_size_that_was_a_lie_costs_one_error_and_no_name() {
+    let source = linking(&ln("timemap", "/map", ""), true);
+    source.server.file("/map", timemap(&[("/m/first", 2001)]));
+    source.server.on("/m/first", |request| {
+        let reply = Reply::ok("first").with("Memento-Datetime", &datetime(2001));
+        if request.method == "HEAD" { reply.with("Content-Length", "99") } else { reply }
+    });
+    let mirror = mount(&source);
+    let path = mirror.path(".versions/a/20010101T000000Z");
+    let lied = fs::metadata(&path).unwrap().len();
+    let first = fs::read(&path);
+    if lied == 99 {
+        assert!(first.is_err_and(|error| error.raw_os_error() == Some(5)));
+        let began = Instant::now();
+        while fs::read(&path).is_err() {
+            assert!(began.elapsed() < Duration::from_secs(20), "{}", mirror.errors());
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+    assert_eq!((fs::read(&path).unwrap(), fs::metadata(&path).unwrap().len()), (b"first".to_vec(), 5));
+    assert_eq!(names(&mirror, ".versions/a"), ["20010101T000000Z".to_owned(), spelled(0)]);
+}
+
+#[test]
+fn a_version_with_a_thousand_places_is_asked_for_at_few() {
+    let source = linking(&ln("timemap", "/map", ""), true);
+    let urls: Vec<String> = (0..1000).map(|number| format!("/dead/{number}")).collect();
+    let listed: Vec<(&str, i16)> = urls.iter().map(|url| (url.as_str(), 2001)).collect();
+    source.server.file("/map", timemap(&listed));
+    let mirror = mount(&source);
+    assert_eq!(text(&mirror, ".versions/a/20010101T000000Z"), EIO);
+    let asked = source.server.requests().iter().filter(|one| one.path.starts_with("/dead")).count();
+    assert!((1..=24).contains(&asked), "{asked}");
+}
+
+#[test]
+fn a_timegate_is_asked_where_what_was_in_force_can_be_had_nowhere() {
+    let mut source = linking(&ln("timegate", "/gate", ""), true);
+    let mirror = mount(&source);
+    let change =
+        source.does("updated", "/a", 600, "newer").replace("</url>", &(ln("timegate", "/gate", "") + "</url>"));
+    offer_changes(&source, &mirror, &change);
+    // Nobody read what it was before, and its archive saw it.
+    let seen = "Sun, 01 Mar 2026 08:02:00 GMT";
+    let url = source.url("/seen");
+    source.server.on("/gate", move |_| Reply::status(302).with("Location", &url).with("Vary", "accept-datetime"));
+    source.server.on("/seen", move |request| Reply::good(request, b"now").with("Memento-Datetime", seen));
+    assert_eq!(text(&mirror, &format!(".versions/a/{}", at(300))), Ok("now".to_owned()));
+    assert_eq!(text(&mirror, &format!(".versions/@{}/a", at(300))), Ok("now".to_owned()));
+    assert_eq!(text(&mirror, &format!(".versions/a/{}", at(60))), NOWHERE);
+    assert_eq!(text(&mirror, &format!(".versions/a/{}", at(700))), Ok("newer".to_owned()));
+}
+
+#[test]
+fn a_server_that_is_silent_is_not_waited_for_again_and_again() {
+    let source = Source::start(&[("/d/x", "x")], &[]);
+    let listed: String = (0..20)
+        .map(|number| {
+            source.server.file(&format!("/d/{number}"), "same");
+            entry(&source.url(&format!("/d/{number}")), &facts_of(b"same"))
+                .replace("</url>", &(ln("timemap", &format!("/map/{number}"), "") + "</url>"))
+        })
+        .collect();
+    for number in 0..20 {
+        source.server.on(&format!("/map/{number}"), |_| Reply { delay: Duration::from_secs(120), ..Reply::ok("") });
+    }
+    source.server.file("/resourcelist.xml", resource_list(&at(0), &listed));
+    let mirror = Mirror::mount(&source.url("/"), "poll=0,timeout=2");
+    let began = Instant::now();
+    assert_eq!(support::files(&mirror.path(".versions")).len(), 20);
+    assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+    let trouble = xattr(&mirror.path(".versions/d/7"), "user.resourcesync.error").unwrap();
+    assert!(trouble.contains("answer"), "{trouble}");
+    assert_eq!(mirror.read("d/7").unwrap(), b"same", "the Source itself is asked");
+}
+
+#[test]
+fn a_resource_that_went_keeps_its_versions_when_others_come_below_its_name() {
+    let mut source = Source::start(&[("/foo", "one"), ("/x", "x")], &["changelist"]);
+    let mirror = mounted(&source);
+    let mut changes = source.does("deleted", "/foo", 10, "");
+    changes += &source.does("created", "/foo/bar", 20, "bar");
+    source.changes(&changes);
+    mirror.refreshed();
+    assert_eq!(names(&mirror, ".versions/foo"), ["@self", "bar"]);
+    assert_eq!(text(&mirror, &format!(".versions/foo/@self/{}", spelled(0))), Ok("one".to_owned()));
+    assert_eq!(text(&mirror, &format!(".versions/@{}/foo", at(5))), Ok("one".to_owned()));
+    assert_eq!(names(&mirror, &format!(".versions/@{}/foo", at(25))), ["bar"]);
+    // A moment is looked up where its resource is, wherever that lies now.
+    let link = fs::read_link(mirror.path(&format!(".versions/foo/{}", at(5)))).unwrap();
+    assert_eq!(link.to_string_lossy(), format!("@self/{}", spelled(0)));
+    changes += &source.does("deleted", "/foo/bar", 30, "");
+    changes += &source.does("created", "/foo", 40, "two");
+    source.changes(&changes);
+    mirror.refreshed();
+    assert_eq!(text(&mirror, "foo"), Ok("two".to_owned()));
+    for (second, body) in [(5, "one"), (45, "two")] {
+        assert_eq!(text(&mirror, &format!(".versions/foo/{}", at(second))), Ok(body.to_owned()));
+    }
+    assert_eq!(text(&mirror, &format!(".versions/foo/{}", at(35))), NOWHERE);
+    let log = support::output(&["log", &mirror.path("foo").to_string_lossy()]);
+    assert_eq!(log.lines().filter(|line| line.starts_with("2026")).count(), 2, "{log}");
+}
+
+#[test]
+fn a_change_that_a_list_told_first_leaves_no_hole() {
+    let mut source = linking("", true);
+    let mirror = mounted(&source);
+    source.put("/a", b"newer");
+    list(&source, &at(50), &facts_of(b"newer"), "");
+    mirror.refreshed();
+    assert_eq!(names(&mirror, ".versions/a"), [spelled(0), spelled(50)]);
+    let told =
+        source.does("updated", "/a", 100, "newer").replace("</loc>", &format!("</loc><lastmod>{}</lastmod>", at(50)));
+    offer_changes(&source, &mirror, &told);
+    assert_eq!(names(&mirror, ".versions/a"), [spelled(0), spelled(100)]);
+    for (second, body) in [(40, "now"), (60, "now"), (110, "newer")] {
+        assert_eq!(text(&mirror, &format!(".versions/a/{}", at(second))), Ok(body.to_owned()), "{second}");
+        assert_eq!(text(&mirror, &format!(".versions/@{}/a", at(second))), Ok(body.to_owned()), "{second}");
+    }
+}
+
+#[test]
+fn a_clock_that_runs_ahead_hides_nothing() {
+    let source = linking("", true);
+    list(&source, "2199-01-01T00:00:00Z", &facts_of(b"now"), "");
+    let mirror = mount(&source);
+    let later = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(5);
+    assert_eq!(text(&mirror, &format!(".versions/@{later}/a")), Ok("now".to_owned()));
+    assert_eq!(names(&mirror, ".versions/a").len(), 1);
+}
+
+#[test]
+fn who_works_in_the_tree_of_a_moment_goes_on_when_the_past_is_learnt() {
+    let source = linking(&ln("timemap", "/map", ""), true);
+    source.server.file("/map", timemap(&[("/m/1", 2001)]));
+    source.server.on("/m/1", |request| capture(request, "old", 2001));
+    let mirror = mount(&source);
+    let mount = mirror.directory.display();
+    // The working directory is still where it was, by its name, after what was looked up there came from an archive.
+    let said = support::shell(&format!(
+        "cd {mount}/.versions/@20050101T000000Z; ls; cat a; sleep 0.3; ls; /bin/pwd; cd ..; /bin/pwd"
+    ));
+    assert_eq!(said, format!("olda\n{mount}/.versions/@20050101T000000Z\n{mount}/.versions\n"));
+}
+
+/// Reads names with a small buffer, so that a listing takes many questions.
+fn some_names(directory: &fs::File, most: usize) -> Vec<String> {
+    let mut buffer = [std::mem::MaybeUninit::uninit(); 512];
+    let mut names = Vec::new();
+    let mut entries = rustix::fs::RawDir::new(directory, &mut buffer);
+    while let Some(entry) = entries.next() {
+        names.push(entry.unwrap().file_name().to_string_lossy().into_owned());
+        if names.len() >= most && entries.is_buffer_empty() {
+            break;
+        }
+    }
+    names.retain(|name| !matches!(name.as_str(), "." | ".."));
+    names
+}
+
+#[test]
+fn a_listing_that_is_under_way_neither_doubles_nor_skips() {
+    let source = linking(&ln("timemap", "/map", ""), true);
+    let urls: Vec<(String, i16)> = (1700..1900).map(|year| (format!("/m/{year}"), year)).collect();
+    let listed =
+        |from: usize| -> Vec<(&str, i16)> { urls[from..].iter().map(|(url, year)| (url.as_str(), *year)).collect() };
+    source.server.file("/map", timemap(&listed(100)));
+    let mirror = mount(&source);
+    let directory = fs::File::open(mirror.path(".versions/a")).unwrap();
+    assert!(directory.as_raw_fd() > 0);
+    let mut found = some_names(&directory, 40);
+    assert!(found.len() < 80, "{}", found.len());
+    // Older ones are learnt, and somebody else lists them all.
+    let older: String = listed(0)[..100]
+        .iter()
+        .map(|(url, year)| ln("memento", url, &format!("modified=\"{year}-01-01T00:00:00Z\" length=\"4\"")))
+        .collect();
+    list(&source, &at(0), &facts_of(b"now"), &older);
+    mirror.refreshed();
+    assert!(names(&mirror, ".versions/a").len() > 150);
+    found.extend(some_names(&directory, usize::MAX));
+    let mut distinct = found.clone();
+    distinct.sort();
+    distinct.dedup();
+    assert_eq!(distinct.len(), found.len(), "nothing twice");
+    for (_, year) in &urls[100..] {
+        assert!(distinct.contains(&format!("{year}0101T000000Z")), "{year} was skipped");
+    }
+}
+
+#[test]
+fn what_is_read_of_an_archive_is_kept_once() {
+    let source = linking(&ln("timemap", "/map", ""), true);
+    let urls: Vec<(String, i16)> = (2001..2011).map(|year| (format!("/m/{year}"), year)).collect();
+    source.server.file("/map", timemap(&urls.iter().map(|(url, year)| (url.as_str(), *year)).collect::<Vec<_>>()));
+    for (url, year) in urls.clone() {
+        source.server.on(&url, move |request| capture(request, "always the same", year));
+    }
+    let mirror = mount(&source);
+    for name in names(&mirror, ".versions/a").iter().filter(|name| name.as_str() < "2026") {
+        let mut body = String::new();
+        fs::File::open(mirror.path(".versions/a").join(name)).unwrap().read_to_string(&mut body).unwrap();
+        assert_eq!(body, "always the same");
+    }
+    mirror.unmount();
+    let stored = support::files(&mirror.cache.join("objects"));
+    assert_eq!(stored.len(), 1, "{stored:?}");
+    assert!(stored[0].replace('/', "").contains(&sha256(b"always the same")[2..]), "{stored:?}");
+}
