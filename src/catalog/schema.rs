@@ -348,4 +348,62 @@ mod tests {
         transaction.commit().unwrap();
         assert!(writer.readers().ask(|reader| reader.version(8)).unwrap().is_some());
     }
+
+    #[test]
+    fn the_past_of_an_older_cache_can_be_walked() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("catalog.db");
+        let old = Connection::open(&path).unwrap();
+        STEPS[..3].iter().for_each(|step| old.execute_batch(step).unwrap());
+        seed(&old).unwrap();
+        // `/gone` was deleted at 50; below its name there is `/gone/new` since 60. `/d/e/f` is since 70 what it was not before.
+        old.execute_batch(
+            "INSERT INTO rset (key, label, directory, state) VALUES ('k', 'l', 1, 'complete');
+             INSERT INTO name (id, parent, name, rset, version, live) VALUES
+                 (8, 1, 'gone', 1, NULL, 1), (9, 8, 'new', 1, 9, 0), (10, 1, 'd', 1, NULL, 1), (11, 10, 'e', 1, NULL, 1),
+                 (12, 11, 'f', 1, 11, 0);
+             INSERT INTO version (id, name, document, begin, until, mtime, dated, gone) VALUES
+                 (8, 8, 1, 10, 50, 0, 0, 7), (9, 9, 1, 60, NULL, 0, 0, NULL), (10, 12, 1, 30, 70, 0, 0, NULL),
+                 (11, 12, 1, 70, NULL, 0, 0, NULL);
+             UPDATE meta SET value = '13' WHERE key IN ('next_name', 'next_version');
+             PRAGMA user_version = 3;",
+        )
+        .unwrap();
+        drop(old);
+        let mapper = std::sync::Arc::new(crate::path::Mapper::new("http://example.com/", false).unwrap());
+        let writer = crate::catalog::Writer::open(folder.path(), mapper).unwrap();
+        assert_eq!(writer.meta("next_name").unwrap().as_deref(), Some("14"));
+        let readers = writer.readers();
+        let names = |directory: i64, moment: i64| {
+            let mut names = Vec::new();
+            readers
+                .ask(|reader| {
+                    reader.list_at(directory, moment, None, |entry| {
+                        names.push(entry.name);
+                        true
+                    })
+                })
+                .unwrap();
+            names
+        };
+        assert_eq!([names(ROOT, 5), names(ROOT, 20)], [Vec::<String>::new(), vec!["gone".to_owned()]]);
+        assert_eq!([names(ROOT, 40), names(ROOT, 55)], [vec!["d".to_owned(), "gone".to_owned()], vec!["d".to_owned()]]);
+        assert_eq!([names(8, 65), names(11, 40)], [vec!["new".to_owned()], vec!["f".to_owned()]]);
+        let spans: Vec<(i64, i64)> = [1, 8, 9, 10, 11, 12]
+            .map(|name| {
+                let question = "SELECT born, died FROM name WHERE id = ?1";
+                readers
+                    .ask(|reader| {
+                        Ok(reader.connection().query_row(question, [name], |row| Ok((row.get(0)?, row.get(1)?)))?)
+                    })
+                    .unwrap()
+            })
+            .to_vec();
+        let file = (i64::MAX, i64::MIN);
+        assert_eq!(spans, [(10, 70), (60, 60), file, (30, 70), (30, 70), file]);
+        // The history of what is a directory now is found.
+        let found = readers.ask(|reader| reader.lookup_ever(8, crate::path::SELF)).unwrap().unwrap();
+        let versions = readers.ask(|reader| reader.versions_of(reader.ever(found)?.resource)).unwrap();
+        assert_eq!(versions.iter().map(|version| version.id).collect::<Vec<_>>(), [8]);
+    }
 }
