@@ -32,6 +32,7 @@ mod moments;
 mod packages;
 mod reader;
 mod record;
+mod remembered;
 mod rows;
 mod schema;
 mod transaction;

@@ -17,6 +17,7 @@
 //! Locks, in the order in which they may be taken together: a sync's turn, the writer. All others are
 //! held for a look or an assignment, and never while one waits for anything.
 
+mod ahead;
 mod attach;
 mod audit;
 mod baseline;

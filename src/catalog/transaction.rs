@@ -6,10 +6,10 @@ use std::hash::{BuildHasher as _, RandomState};
 use rusqlite::{OptionalExtension, params};
 
 use super::changes::How;
-use super::mementos::Remembered;
 use super::packages::{Listed, Sameness};
 use super::reader::derived_uri;
 use super::record::Record;
+use super::remembered::Remembered;
 use super::rows::{Changes, DocumentRow, Outcome, Seed, SetState, SyncResult, Upserted};
 use super::tree::{NameRow, Numbers, Tree};
 use super::writer::set_meta;

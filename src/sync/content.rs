@@ -9,12 +9,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use futures_util::StreamExt as _;
-use futures_util::stream::FuturesUnordered;
 use lru::LruCache;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
@@ -27,7 +25,7 @@ use super::open_files::OpenFiles;
 use super::packages::Packages;
 use super::ranges::Ranges;
 use super::status::Status;
-use super::{Config, Shared, SyncError, Verify};
+use super::{Config, Shared, Verify};
 use crate::catalog::{Content, MemberRow, MemberState, Place, Pool, Stored, VersionRow};
 use crate::document::Algorithm;
 use crate::source::{Asked, Client, Expected, SourceError, Trouble};
@@ -37,8 +35,6 @@ use crate::store::{Body, Store};
 const FAILURE_KEPT: Duration = Duration::from_secs(3);
 /// The most sizes that wait to be asked for because somebody lists a directory.
 const MOST_EXPECTED: usize = 20_000;
-/// Errors that are told one by one while fetching ahead; the rest is counted.
-const PAGE: usize = 1000;
 
 /// A file from which a version, or the part of it that was asked for, can be read.
 #[derive(Clone, Debug)]
@@ -56,7 +52,7 @@ pub struct Ready {
 pub struct Failure(Arc<str>);
 
 impl Failure {
-    fn new(reason: impl Into<Arc<str>>) -> Self {
+    pub(super) fn new(reason: impl Into<Arc<str>>) -> Self {
         Self(reason.into())
     }
 }
@@ -74,7 +70,7 @@ pub(super) struct Doubt(pub(super) oneshot::Sender<()>);
 /// The fetching of one version.
 #[derive(Debug)]
 pub(super) struct Flight {
-    done: watch::Sender<Option<Result<Ready, Failure>>>,
+    pub(super) done: watch::Sender<Option<Result<Ready, Failure>>>,
     /// Set once bytes may be served before the whole is there.
     pub(super) stream: OnceLock<(Arc<File>, u64)>,
     /// What of it is there.
@@ -105,7 +101,7 @@ pub(super) struct Contents {
     /// Versions that no patch made.
     pub(super) unpatchable: Mutex<LruCache<i64, ()>>,
     /// How far the fetching of what is missing has come.
-    reached: AtomicI64,
+    pub(super) reached: AtomicI64,
     /// The turn of applying a patch.
     pub(super) patching: Arc<Semaphore>,
     flights: Mutex<HashMap<i64, Arc<Flight>>>,
@@ -278,7 +274,7 @@ impl Contents {
     }
 
     /// The flight of a version: the one under way, or a new one.
-    fn flight(self: &Arc<Self>, version: i64, waited_for: bool) -> Arc<Flight> {
+    pub(super) fn flight(self: &Arc<Self>, version: i64, waited_for: bool) -> Arc<Flight> {
         let mut flights = locked(&self.flights);
         if let Some(flight) = flights.get(&version) {
             return Arc::clone(flight);
@@ -518,128 +514,6 @@ impl Contents {
                 // Whoever asks for this size itself is told of a failure.
                 let _ = this.size(version).await;
             });
-        }
-    }
-
-    /// Fetches what is at or below a name.
-    pub(super) async fn fetch_below(
-        self: &Arc<Self>,
-        name: i64,
-        tell: impl FnMut(u64, u64, u64) + Send,
-    ) -> Result<(), SyncError> {
-        let mut there = Vec::new();
-        self.readers.ask(|reader| reader.below(name, |version, size, here| there.push((version, size, here))))?;
-        self.fetch_these(there, tell).await
-    }
-
-    /// Fetches the versions of a resource that can be had.
-    pub(super) async fn fetch_versions(
-        self: &Arc<Self>,
-        resource: i64,
-        tell: impl FnMut(u64, u64, u64) + Send,
-    ) -> Result<(), SyncError> {
-        let versions = self.readers.ask(|reader| reader.versions_of(resource))?;
-        let to_be_had = versions.iter().filter(|version| !version.places.is_empty());
-        let there = to_be_had.map(|version| (version.id, version.size, version.is_here())).collect();
-        self.fetch_these(there, tell).await
-    }
-
-    /// Fetches versions, of which the size may be known, and which may be here.
-    async fn fetch_these(
-        self: &Arc<Self>,
-        there: Vec<(i64, Option<u64>, bool)>,
-        mut tell: impl FnMut(u64, u64, u64) + Send,
-    ) -> Result<(), SyncError> {
-        let (here, missing): (Vec<_>, Vec<_>) = there.into_iter().partition(|(.., here)| *here);
-        let mut files = here.len() as u64;
-        let mut bytes = here.iter().filter_map(|(_, size, _)| *size).sum();
-        let mut failed = 0;
-        let missing: Vec<i64> = missing.into_iter().map(|(version, ..)| version).collect();
-        tell(files, bytes, failed);
-        self.bring_packages_of(&missing).await?;
-        self.many(missing, |result| {
-            match result {
-                Err(_) => failed += 1,
-                Ok(ready) => {
-                    files += 1;
-                    bytes += ready.size;
-                }
-            }
-            tell(files, bytes, failed);
-        })
-        .await;
-        Ok(())
-    }
-
-    /// Fetches what is missing, once through.
-    pub(super) async fn fetch_missing(self: &Arc<Self>) -> Result<u64, SyncError> {
-        // Versions that come into being meanwhile are for the next pass, or one that fails would go on for ever.
-        let (to_fetch, upto) = self.readers.ask(|reader| reader.count_missing())?;
-        if to_fetch == 0 {
-            return Ok(0);
-        }
-        self.status.update(|progress| {
-            progress.phase = "fetching content";
-            (progress.to_fetch, progress.fetched, progress.failed) = (to_fetch, 0, 0);
-        });
-        // A pass that was broken off goes on where it was: what hangs at its beginning keeps no other waiting.
-        let begun = self.reached.load(Ordering::Acquire).min(upto);
-        let (mut after, mut end, mut failed) = (begun, upto, 0);
-        let result = loop {
-            let page = match self.readers.ask(|reader| reader.missing(after, end, PAGE)) {
-                Ok(page) => page,
-                Err(error) => break Err(error.into()),
-            };
-            let Some(last) = page.last() else {
-                if end == upto && begun > 0 {
-                    (after, end) = (0, begun);
-                    continue;
-                }
-                self.reached.store(0, Ordering::Release);
-                break Ok(failed);
-            };
-            after = *last;
-            self.reached.store(after, Ordering::Release);
-            self.many(page, |result| {
-                failed += u64::from(result.is_err());
-                self.status.update(|progress| {
-                    progress.fetched += u64::from(result.is_ok());
-                    progress.failed = failed;
-                });
-            })
-            .await;
-        };
-        self.status.phase("idle");
-        result
-    }
-
-    /// Fetches versions, as many at a time as connections allow with one left for readers.
-    pub(super) async fn many(self: &Arc<Self>, versions: Vec<i64>, mut done: impl FnMut(Result<Ready, Failure>)) {
-        let most = self.client.connections().saturating_sub(1).max(1);
-        let mut left = versions.into_iter();
-        let mut running = FuturesUnordered::new();
-        loop {
-            while running.len() < most
-                && let Some(version) = left.next()
-            {
-                let this = Arc::clone(self);
-                running.push(async move {
-                    if let Some(ready) = this.ready(version) {
-                        return Ok(ready);
-                    }
-                    let flight = this.flight(version, false);
-                    let mut done = flight.done.subscribe();
-                    let landed = done.wait_for(Option::is_some).await;
-                    match landed.map(|done| done.clone()) {
-                        Ok(Some(result)) => result,
-                        _ => Err(Failure::new("the fetch was given up")),
-                    }
-                });
-            }
-            match running.next().await {
-                Some(result) => done(result),
-                None => return,
-            }
         }
     }
 }

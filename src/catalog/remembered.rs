@@ -1,0 +1,444 @@
+//! How a transaction keeps the versions that links and archives tell of: which are known already, where each can be
+//! had, and when it was in force.
+//!
+//! What the Source itself said of a resource stands. A memento of the same second or of the same bytes is another
+//! place for a version that is known; any other is a version of its own, between those that are known.
+
+use std::collections::{HashMap, HashSet};
+
+use rusqlite::params;
+
+use super::CatalogError;
+use super::changes::How;
+use super::mementos::{Memento, OWN, TimeMapRow, resource_of};
+use super::record::{Extra, Record};
+use super::transaction::{NOBODY, Transaction};
+use crate::document::{Datetime, Hashes};
+use crate::path::SELF;
+
+type Result<T> = std::result::Result<T, CatalogError>;
+
+/// The most versions of one resource that are taken from archives.
+const MOST: usize = 100_000;
+/// The most places that are kept of one version.
+const MOST_PLACES: usize = 8;
+/// How long a server is believed that something is no more.
+const GONE: i64 = 86_400 * SECOND;
+/// In nanoseconds.
+const SECOND: i64 = 1_000_000_000;
+
+/// Names of resources whose versions a transaction changed, if any archive is known to remember versions at all.
+#[derive(Debug, Default)]
+pub(super) struct Remembered {
+    any: Option<bool>,
+    names: HashSet<i64>,
+}
+
+/// Where versions of a resource can be had.
+#[derive(Default)]
+struct Places {
+    /// By URL, the version that it has, and of what time.
+    urls: HashMap<String, (i64, Option<Datetime>)>,
+    /// How many there are of a version.
+    counts: HashMap<i64, usize>,
+}
+
+impl Places {
+    fn add(&mut self, url: String, version: i64, datetime: Option<Datetime>, there: bool) {
+        *self.counts.entry(version).or_insert(0) += usize::from(there);
+        self.urls.insert(url, (version, datetime));
+    }
+
+    /// Whether a place is to be kept: it is known, or there are not too many of its version.
+    fn take(&mut self, version: i64, memento: &Memento) -> bool {
+        if self.urls.get(&memento.url).is_some_and(|(known, _)| *known == version) {
+            return true;
+        }
+        let room = self.counts.get(&version).copied().unwrap_or(0) < MOST_PLACES;
+        if room {
+            self.add(memento.url.clone(), version, memento.datetime, true);
+        }
+        room
+    }
+}
+
+/// A version of the resource whose history is being put in order.
+struct Known {
+    id: i64,
+    begin: i64,
+    until: Option<i64>,
+    archived: bool,
+    hashes: Hashes,
+    /// Of an archived one, up to when it is known to be the one in force.
+    sure: Option<i64>,
+}
+
+impl Transaction<'_> {
+    /// The versions of this name changed: what archives remember of its resource may lie elsewhere between them.
+    pub(super) fn history_changed(&mut self, name: i64) -> Result<()> {
+        let any = match self.remembered.any {
+            Some(any) => any,
+            None => self
+                .connection()
+                .prepare_cached("SELECT EXISTS (SELECT 1 FROM version WHERE change >= 16)")?
+                .query_row([], |row| row.get(0))?,
+        };
+        self.remembered.any = Some(any);
+        if any {
+            self.remembered.names.insert(name);
+        }
+        Ok(())
+    }
+
+    pub(super) fn rearrange_remembered(&mut self) -> Result<()> {
+        let mut resources = HashSet::new();
+        for name in std::mem::take(&mut self.remembered.names) {
+            resources.insert(resource_of(&self.transaction, name)?);
+        }
+        resources.into_iter().try_for_each(|resource| self.rearrange(resource))
+    }
+
+    /// A version of this name was in force in the past: for those who look at that time, and for the listing of
+    /// its versions.
+    pub(super) fn lived(&mut self, name: i64, begin: i64, until: i64) -> Result<()> {
+        let parent = self.listing_changed(name)?;
+        self.tree.span(parent, begin, until);
+        self.tree.changes.from(begin);
+        self.history_changed(name)
+    }
+
+    /// The other versions that the entry of a version links to.
+    pub(super) fn linked(&mut self, version: Option<i64>, record: &Record) -> Result<()> {
+        let Some(version) = version.filter(|_| !record.mementos.is_empty()) else { return Ok(()) };
+        let name: i64 = self
+            .connection()
+            .prepare_cached("SELECT name FROM version WHERE id = ?1")?
+            .query_row([version], |row| row.get(0))?;
+        let resource = resource_of(&self.transaction, name)?;
+        // Lists are read again and again.
+        let mut known = self.connection().prepare_cached(&format!(
+            "{OWN} SELECT EXISTS (SELECT 1 FROM own JOIN version v ON v.name = own.id AND v.until IS NOT NULL
+             JOIN memento m ON m.version = v.id AND m.url = ?3)"
+        ))?;
+        let mut unknown = Vec::new();
+        for memento in &record.mementos {
+            if !known.query_row(params![resource, SELF, memento.url], |row| row.get(0))? {
+                unknown.push(memento.clone());
+            }
+        }
+        drop(known);
+        if !unknown.is_empty() {
+            self.put_mementos(resource, &unknown)?;
+        }
+        Ok(())
+    }
+
+    /// Versions of a resource that links or archives tell of. Returns how many were not known.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn put_mementos(&mut self, resource: i64, told: &[Memento]) -> Result<u64> {
+        let mut known = self.versions_known(resource)?;
+        let mut places = self.places_known(resource)?;
+        let mut by_second: HashMap<i64, Vec<usize>> = HashMap::new();
+        for (index, version) in known.iter().enumerate() {
+            by_second.entry(Datetime::from_nanos(version.begin).second()).or_default().push(index);
+        }
+        let mut archived = known.iter().filter(|version| version.archived).count();
+        let mut new = 0;
+        for memento in told {
+            // One that is negotiated has the URL of all others.
+            let same_url = places.urls.get(&memento.url).filter(|_| !memento.negotiated);
+            let same_url = same_url.filter(|(_, datetime)| {
+                memento.datetime.zip(*datetime).is_none_or(|(one, other)| one.second() == other.second())
+            });
+            let version = match same_url {
+                Some((version, _)) => *version,
+                None => match same_version(&known, &by_second, memento) {
+                    Some(index) => known[index].id,
+                    None if archived >= MOST => continue,
+                    None => {
+                        let id = self.insert_archived(resource, memento)?;
+                        by_second.entry(memento.begin.second()).or_default().push(known.len());
+                        known.push(Known {
+                            id,
+                            begin: memento.begin.nanos(),
+                            until: None,
+                            archived: true,
+                            hashes: memento.hashes.clone(),
+                            sure: None,
+                        });
+                        archived += 1;
+                        new += 1;
+                        id
+                    }
+                },
+            };
+            if places.take(version, memento) {
+                self.put_place(version, memento)?;
+            }
+        }
+        if new > 0 {
+            self.listing_changed(resource)?;
+        }
+        self.rearrange(resource)?;
+        Ok(new)
+    }
+
+    /// The versions of this name are not what they were: for whoever lists them.
+    fn listing_changed(&self, name: i64) -> Result<i64> {
+        Ok(self
+            .connection()
+            .prepare_cached("UPDATE name SET changed = ?2 WHERE id = ?1 RETURNING parent")?
+            .query_row([name, self.now], |row| row.get(0))?)
+    }
+
+    /// Where versions of a resource can be had already, by what is kept, and by what their own entries link to.
+    fn places_known(&self, resource: i64) -> Result<Places> {
+        let mut places = Places::default();
+        let mut statement = self.connection().prepare_cached(&format!(
+            "{OWN} SELECT m.url, m.version, m.datetime, m.gone FROM own JOIN version v ON v.name = own.id AND v.until IS NOT NULL
+             JOIN memento m ON m.version = v.id
+             UNION ALL SELECT m.url, m.version, m.datetime, m.gone FROM own JOIN name n ON n.id = own.id
+             JOIN memento m ON m.version = n.version"
+        ))?;
+        let mut rows = statement.query(params![resource, SELF])?;
+        while let Some(row) = rows.next()? {
+            let datetime = row.get::<_, Option<i64>>(2)?.map(Datetime::from_nanos);
+            places.add(row.get(0)?, row.get(1)?, datetime, row.get::<_, i64>(3)? == 0);
+        }
+        let facts = "v.id, v.begin, v.mtime, v.size, v.hashes, v.extra";
+        let mut statement = self.connection().prepare_cached(&format!(
+            "{OWN} SELECT {facts} FROM own JOIN version v ON v.name = own.id AND v.until IS NOT NULL WHERE instr(v.extra, 'memento')
+             UNION ALL SELECT {facts} FROM own JOIN name n ON n.id = own.id JOIN version v ON v.id = n.version WHERE instr(v.extra, 'memento')"
+        ))?;
+        let mut rows = statement.query(params![resource, SELF])?;
+        let mut uri = None;
+        while let Some(row) = rows.next()? {
+            let uri = match &uri {
+                Some(uri) => uri,
+                None => uri.insert(self.uri_of_resource(resource)?),
+            };
+            let hashes: Option<Vec<u8>> = row.get(4)?;
+            let hashes = hashes.as_deref().map(Hashes::from_bytes).unwrap_or_default();
+            let extra: Extra = serde_json::from_str(&row.get::<_, String>(5)?).unwrap_or_default();
+            let length = extra.length.or(row.get::<_, Option<i64>>(3)?.map(i64::unsigned_abs));
+            let begin = Datetime::from_nanos(row.get(1)?);
+            for url in extra.own_mementos(uri, &hashes, length, begin, row.get(2)?) {
+                places.urls.entry(url).or_insert((row.get(0)?, None));
+            }
+        }
+        Ok(places)
+    }
+
+    fn put_place(&self, version: i64, memento: &Memento) -> Result<()> {
+        // What is known until the next one is not made less sure by who knows it up to a moment only.
+        let long_ago = self.now.saturating_sub(GONE);
+        self.connection()
+            .prepare_cached(
+                "INSERT INTO memento (version, url, datetime, negotiated, sure) VALUES (?1, ?2, ?3, ?4, ?5)
+                 ON CONFLICT (version, url) DO UPDATE SET sure = max(sure, excluded.sure),
+                     gone = CASE WHEN gone < ?6 THEN 0 ELSE gone END
+                 WHERE sure IS NOT max(sure, excluded.sure) OR gone AND gone < ?6",
+            )?
+            .execute(params![
+                version,
+                memento.url,
+                memento.datetime.map(Datetime::nanos),
+                memento.negotiated,
+                memento.sure.map(Datetime::nanos),
+                long_ago
+            ])?;
+        Ok(())
+    }
+
+    fn insert_archived(&mut self, resource: i64, memento: &Memento) -> Result<i64> {
+        let rset: i64 = self
+            .connection()
+            .prepare_cached("SELECT rset FROM name WHERE id = ?1")?
+            .query_row([resource], |row| row.get(0))?;
+        self.tree.ensure_self(&self.transaction, resource, rset)?;
+        self.remembered.any = Some(true);
+        let id = self.next_version;
+        self.next_version += 1;
+        let media = self.media(memento.media.as_deref())?;
+        let hashes = (!memento.hashes.is_empty()).then(|| memento.hashes.to_bytes());
+        let size = memento.size.and_then(|size| i64::try_from(size).ok());
+        self.connection()
+            .prepare_cached(
+                "INSERT INTO version (id, name, document, begin, until, mtime, dated, size, settled, hashes, media, change)
+                 VALUES (?1, ?2, ?3, ?4, ?4, ?4, 0, ?5, ?6, ?7, ?8, ?9)",
+            )?
+            .execute(params![
+                id,
+                resource,
+                NOBODY,
+                memento.begin.nanos(),
+                size,
+                size.is_none(),
+                hashes,
+                media,
+                How::ARCHIVED.number()
+            ])?;
+        Ok(id)
+    }
+
+    fn versions_known(&self, resource: i64) -> Result<Vec<Known>> {
+        const FACTS: &str = "v.id, v.begin, v.until, COALESCE(v.change, 0) >= 16, v.hashes,
+             (SELECT CASE WHEN count(*) = count(m.sure) THEN max(m.sure) END FROM memento m WHERE m.version = v.id)";
+        let mut statement = self.connection().prepare_cached(&format!(
+            "{OWN} SELECT {FACTS} FROM own JOIN version v ON v.name = own.id AND v.until IS NOT NULL
+             UNION ALL SELECT {FACTS} FROM own JOIN name n ON n.id = own.id JOIN version v ON v.id = n.version
+             ORDER BY 2, 1"
+        ))?;
+        let rows = statement.query_map(params![resource, SELF], |row| {
+            let hashes: Option<Vec<u8>> = row.get(4)?;
+            Ok(Known {
+                id: row.get(0)?,
+                begin: row.get(1)?,
+                until: row.get(2)?,
+                archived: row.get(3)?,
+                hashes: hashes.as_deref().map(Hashes::from_bytes).unwrap_or_default(),
+                sure: row.get(5)?,
+            })
+        })?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Says until when each version that only archives tell of was in force: until the next one, before the Source
+    /// told of any; between two that were seen in what the Source says is one, the first. What was seen after all
+    /// others, or while the Source had none, is of its second alone: the Source's own word goes on after it.
+    fn rearrange(&mut self, resource: i64) -> Result<()> {
+        let mut known = self.versions_known(resource)?;
+        if self.absorb(&known)? {
+            known = self.versions_known(resource)?;
+        }
+        let first_own = known.iter().find(|version| !version.archived).map_or(i64::MAX, |version| version.begin);
+        let own_begins: HashSet<i64> =
+            known.iter().filter(|version| !version.archived).map(|version| version.begin).collect();
+        let mut cover: Option<&Known> = None;
+        let mut changed: Option<(i64, i64)> = None;
+        let mut update = self.transaction.prepare_cached("UPDATE version SET until = ?2 WHERE id = ?1")?;
+        let mut next_of = 0;
+        for (index, version) in known.iter().enumerate() {
+            if !version.archived {
+                cover = Some(version);
+                continue;
+            }
+            next_of = next_of.max(index + 1);
+            while known.get(next_of).is_some_and(|next| next.begin == version.begin) {
+                next_of += 1;
+            }
+            let next = known.get(next_of);
+            let covered = |moment| cover.is_some_and(|cover| cover.until.is_none_or(|until| until > moment));
+            let until = match next {
+                _ if version.begin < first_own => {
+                    let next = next.map_or(i64::MAX, |next| next.begin);
+                    version.sure.map_or(next, |sure| next.min(sure.saturating_add(1)))
+                }
+                Some(next) if next.archived && covered(next.begin) => {
+                    version.sure.map_or(next.begin, |sure| next.begin.min(sure.saturating_add(1)))
+                }
+                // Asked about a moment at which what the Source said could not be had.
+                next => {
+                    let end = version.sure.map_or(0, |sure| sure.saturating_add(1));
+                    let most = next.map_or(i64::MAX, |next| next.begin);
+                    end.max(version.begin.saturating_add(SECOND)).min(most)
+                }
+            };
+            // What the Source itself said of that very moment stands.
+            let until = if own_begins.contains(&version.begin) { version.begin } else { until };
+            if version.until != Some(until) {
+                update.execute([version.id, until])?;
+                let (begin, end) = changed.unwrap_or((version.begin, until));
+                changed = Some((begin.min(version.begin), end.max(until)));
+            }
+        }
+        drop(update);
+        if let Some((begin, end)) = changed {
+            let parent = self.listing_changed(resource)?;
+            self.tree.span(parent, begin, end);
+            self.tree.changes.from(begin);
+        }
+        Ok(())
+    }
+
+    /// What an archive told of before the Source did is the Source's version: its places are places of that. Whoever
+    /// reads it goes on reading it.
+    fn absorb(&self, known: &[Known]) -> Result<bool> {
+        let mut own: HashMap<i64, &Known> = HashMap::new();
+        for version in known.iter().filter(|version| !version.archived) {
+            own.insert(Datetime::from_nanos(version.begin).second(), version);
+        }
+        let mut any = false;
+        for version in known.iter().filter(|version| version.archived) {
+            let same = own.get(&Datetime::from_nanos(version.begin).second());
+            let Some(same) = same.filter(|same| same.hashes.agree(&version.hashes)) else { continue };
+            any = true;
+            let connection = self.connection();
+            connection
+                .prepare_cached("UPDATE OR IGNORE memento SET version = ?2 WHERE version = ?1")?
+                .execute([version.id, same.id])?;
+            connection.prepare_cached("DELETE FROM memento WHERE version = ?1")?.execute([version.id])?;
+            connection
+                .prepare_cached(
+                    "UPDATE version SET rank = min(COALESCE(rank, id), (SELECT COALESCE(rank, id) FROM version WHERE id = ?1))
+                     WHERE id = ?2",
+                )?
+                .execute([version.id, same.id])?;
+            connection.prepare_cached("UPDATE version SET name = 0 WHERE id = ?1")?.execute([version.id])?;
+        }
+        Ok(any)
+    }
+
+    /// What was asked of the versions of a resource.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn put_timemap(&self, resource: i64, row: &TimeMapRow) -> Result<()> {
+        self.connection()
+            .prepare_cached(
+                "INSERT OR REPLACE INTO timemap (name, url, etag, last_modified, read) VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?
+            .execute(params![resource, row.url, row.etag, row.last_modified, row.read])?;
+        Ok(())
+    }
+
+    /// The server said that a place of a version is no more, or it gave the bytes: where the archive has the
+    /// original ones, if `original` says so.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn place_is(&self, version: i64, url: &str, gone: bool, original: bool) -> Result<()> {
+        self.connection()
+            .prepare_cached(
+                "INSERT INTO memento (version, url, negotiated, gone, original) VALUES (?1, ?2, 0, ?3, ?4)
+                 ON CONFLICT (version, url) DO UPDATE SET gone = excluded.gone, original = excluded.original",
+            )?
+            .execute(params![version, url, if gone { self.now } else { 0 }, original])?;
+        if gone {
+            self.connection()
+                .prepare_cached("UPDATE name SET changed = ?2 WHERE id = (SELECT name FROM version WHERE id = ?1)")?
+                .execute([version, self.now])?;
+        }
+        Ok(())
+    }
+}
+
+/// The version that a memento is of, if it is known: the Source's own rather than an archive's.
+fn same_version(known: &[Known], by_second: &HashMap<i64, Vec<usize>>, memento: &Memento) -> Option<usize> {
+    let same_second = by_second.get(&memento.begin.second()).into_iter().flatten().copied();
+    let found = same_second.filter(|index| known[*index].hashes.agree(&memento.hashes));
+    if let Some(index) = found.min_by_key(|index| known[*index].archived) {
+        return Some(index);
+    }
+    if memento.hashes.is_empty() {
+        return None;
+    }
+    let begin = memento.begin.nanos();
+    known.iter().position(|version| {
+        let in_force = version.begin <= begin && version.until.is_none_or(|until| until > begin);
+        let shared = memento.hashes.iter().any(|hash| version.hashes.get(hash.algorithm()).is_some());
+        !version.archived && in_force && shared && version.hashes.agree(&memento.hashes)
+    })
+}
