@@ -77,7 +77,9 @@ enum Command {
     /// Show the versions of a resource, or what changed in a mount, newest first
     #[command(
         after_help = "A change is A (created), M (updated) or D (deleted), with its time by the Source's clock; a sync has the \
-                            time of this machine, which is what --since speaks of; of one resource it speaks of the Source's. A mount's first sync lists no changes, and no sync more than 200,000."
+                            time of this machine, which is what --since speaks of; of one resource it speaks of the Source's. A mount's first sync lists no changes, and no sync more than 200,000.\n\n\
+                            Of a resource each version is shown with the name of its file below .versions/PATH/ and where it can be had; its \
+                            Source is asked for versions that are not known yet. The tree as it was at any moment is .versions/@MOMENT/ in the mount."
     )]
     Log {
         /// A resource, also one that is gone, or a directory in a mount
@@ -110,7 +112,7 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Bring content into the cache ahead of use; a directory means all below it
+    /// Bring content into the cache ahead of use; a directory means all below it, .versions/PATH all versions of PATH
     Fetch {
         /// Keep it: cache_size= will not evict it
         #[arg(long)]

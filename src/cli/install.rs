@@ -157,7 +157,8 @@ fn manual() -> Vec<u8> {
     }
     more.push_str(
         ".SH FSTAB\n.nf\nhttps://source.example/  /mnt/mirror  resourcesync  _netdev,nofail  0  0\n.fi\n\
-         .SH FILES\n.TP\n\\fB.resourcesync/status.json\\fR, \\fB.resourcesync/metrics\\fR\nin each mount: its state, as JSON and as OpenMetrics.\n\
+         .SH FILES\n.TP\n\\fB.versions/PATH/\\fR\nin each mount: a file for each known version of PATH, named by its moment.\n\
+         .TP\n\\fB.versions/@MOMENT/\\fR\nthe whole tree as of a moment: 2026\\-01\\-31, 2026\\-01\\-31T12:00:00Z, 20260131120000.\n.TP\n\\fB.resourcesync/status.json\\fR, \\fB.resourcesync/metrics\\fR\nin each mount: its state, as JSON and as OpenMetrics.\n\
          .SH ENVIRONMENT\n.TP\n\\fBRESOURCESYNC_LOG\\fR\nwhat is logged, for example \\fBresourcesync=debug\\fR.\n\
          .TP\n\\fBhttp_proxy\\fR, \\fBhttps_proxy\\fR, \\fBno_proxy\\fR\nproxies.\n.TP\n\\fBNO_COLOR\\fR\nno colours.\n",
     );
