@@ -64,7 +64,7 @@ pub use history::Asked;
 pub use status::{Progress, Status, Trouble};
 
 use content::{Contents, Doubt};
-use history::{History, Silent};
+use history::History;
 use ledger::Ledger;
 use lists::Bringer;
 use open_files::OpenFiles;
@@ -312,9 +312,8 @@ impl Engine {
         };
         let packages = Packages::new(shared.clone(), config.offline);
         let (doubt, doubts) = mpsc::unbounded_channel();
-        let silent = Silent::new();
-        let history = History::new(shared.clone(), config.offline, Arc::clone(&silent));
-        let contents = Contents::new(&config, shared, &packages, doubt, silent);
+        let history = History::new(shared.clone(), config.offline);
+        let contents = Contents::new(&config, shared, &packages, doubt, &history);
         Ok(Arc::new(Self {
             poll: watch::Sender::new(config.poll),
             synced: watch::Sender::new(()),

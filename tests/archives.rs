@@ -446,3 +446,101 @@ fn what_is_read_of_an_archive_is_kept_once() {
     assert_eq!(stored.len(), 1, "{stored:?}");
     assert!(stored[0].replace('/', "").contains(&sha256(b"always the same")[2..]), "{stored:?}");
 }
+
+#[test]
+fn what_an_archive_has_of_a_version_that_was_nowhere_is_there_at_once() {
+    let mut source = linking(&ln("timemap", "/map", ""), true);
+    let mirror = mount(&source);
+    let change = source.does("updated", "/a", 600, "newer").replace("</url>", &(ln("timemap", "/map", "") + "</url>"));
+    offer_changes(&source, &mirror, &change);
+    // The Source's first version, of which it said when it began, and what it was.
+    let map = "</a>; rel=\"original\", </seen>; rel=\"memento\"; datetime=\"Sun, 01 Mar 2026 08:00:00 GMT\"";
+    source.server.file("/map", map);
+    source.server.file("/seen", "now");
+    // Its name alone, or a moment's tree alone, makes its archive be asked.
+    let then = mirror.path(&format!(".versions/@{}/a", at(300)));
+    assert_eq!(fs::read_to_string(&then).unwrap(), "now");
+    assert_eq!(names(&mirror, ".versions/a"), [spelled(0), spelled(600)]);
+    let again = Mirror::mount(&source.url("/"), "poll=0");
+    drop(again);
+    assert_eq!(text(&mirror, &format!(".versions/a/{}", spelled(0))), Ok("now".to_owned()));
+}
+
+#[test]
+fn a_capture_that_was_read_is_here_when_the_source_tells_of_it() {
+    let mut source = linking(&ln("timemap", "/map", ""), true);
+    let map = "</a>; rel=\"original\", </seen>; rel=\"memento\"; datetime=\"Sun, 01 Mar 2026 08:05:00 GMT\"";
+    source.server.file("/map", map);
+    source.server.file("/seen", "seen");
+    let mut mirror = mount(&source);
+    assert_eq!(text(&mirror, &format!(".versions/a/{}", spelled(300))), Ok("seen".to_owned()));
+    // Of that second a change is told that says nothing of bytes; and another after it.
+    source.put("/a", b"newest");
+    let told =
+        |second: u64| support::changes::change(&source.url("/a"), "updated", &format!("datetime=\"{}\"", at(second)));
+    offer_changes(&source, &mirror, &(told(300) + &told(400)));
+    assert_eq!(names(&mirror, ".versions/a"), [spelled(0), spelled(300), spelled(400)][1..]);
+    assert_eq!(text(&mirror, &format!(".versions/a/{}", spelled(300))), Ok("seen".to_owned()));
+    source.server.remove("/seen");
+    mirror.unmount();
+    mirror.set_options("poll=0,offline");
+    assert!(mirror.try_mount().status.success());
+    assert_eq!(text(&mirror, &format!(".versions/a/{}", spelled(300))), Ok("seen".to_owned()));
+}
+
+#[test]
+fn changes_within_a_second_are_versions_even_if_nothing_tells_them_apart() {
+    let mut source = Source::start(&[("/a", "0000")], &["changelist"]);
+    let mirror = mounted(&source);
+    let told = |kind: &str, link: &str| {
+        let md = format!("datetime=\"{}\" length=\"4\"", at(10));
+        support::changes::change(&source.url("/b"), kind, &md).replace("</url>", &(ln("memento", link, "") + "</url>"))
+    };
+    let entries = told("created", "/m/1") + &told("updated", "/m/2");
+    source.put("/b", b"BBBB");
+    source.server.file("/m/1", "AAAA");
+    source.server.file("/m/2", "BBBB");
+    source.changes(&entries);
+    mirror.refreshed();
+    let found = names(&mirror, ".versions/b");
+    assert_eq!(found, [spelled(10), format!("{}~2", spelled(10))]);
+    let mut bodies: Vec<_> = found.iter().map(|name| text(&mirror, &format!(".versions/b/{name}")).unwrap()).collect();
+    bodies.sort();
+    assert_eq!(bodies, ["AAAA", "BBBB"]);
+}
+
+#[test]
+fn other_words_keep_the_places_of_the_first() {
+    let source = linking(&(ln("timemap", "/map", "") + &ln("memento", "/own", "")), true);
+    let map = "</a>; rel=\"original\", </seen>; rel=\"memento\"; datetime=\"Sun, 01 Mar 2026 08:00:00 GMT\"";
+    source.server.file("/map", map);
+    source.server.file("/seen", "now");
+    let mirror = mount(&source);
+    assert_eq!(names(&mirror, ".versions/a"), [spelled(0)]);
+    // Another edition says more, and links to less; then the resource is another, and nobody had read it.
+    list(&source, &at(0), &(facts_of(b"now") + " type=\"text/plain\""), "");
+    mirror.refreshed();
+    source.server.file("/a", "newer");
+    list(&source, &at(60), &facts_of(b"newer"), "");
+    mirror.refreshed();
+    assert_eq!(names(&mirror, ".versions/a"), [spelled(0), spelled(60)]);
+    assert_eq!(text(&mirror, &format!(".versions/a/{}", spelled(0))), Ok("now".to_owned()));
+    assert_eq!(text(&mirror, &format!(".versions/@{}/a", at(30))), Ok("now".to_owned()));
+}
+
+#[test]
+fn one_archive_that_hangs_does_not_hide_another() {
+    let source = linking(&(ln("timemap", "/hangs", "") + &ln("timemap", "/map", "")), true);
+    let other = support::server::Server::start();
+    other.file("/map", timemap(&[("/m/1", 2001)]));
+    other.on("/m/1", |request| capture(request, "old", 2001));
+    source.server.on("/hangs", |_| Reply { delay: Duration::from_secs(60), ..Reply::ok("") });
+    list(&source, &at(0), &facts_of(b"now"), &(ln("timemap", "/hangs", "") + &ln("timemap", &other.url("/map"), "")));
+    let mirror = Mirror::mount(&source.url("/"), "poll=0,timeout=2");
+    let began = Instant::now();
+    while names(&mirror, ".versions/a").len() < 2 {
+        assert!(began.elapsed() < Duration::from_secs(30), "{}", mirror.errors());
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    assert_eq!(text(&mirror, ".versions/a/20010101T000000Z"), Ok("old".to_owned()));
+}

@@ -232,7 +232,7 @@ impl Transaction<'_> {
     }
 
     /// The names of a resource that is, or was, in the tree; and which of them has its current version.
-    fn resource(&mut self, directory: i64, record: &Record) -> Result<Option<Found>> {
+    pub(super) fn resource(&mut self, directory: i64, record: &Record) -> Result<Option<Found>> {
         let Some((name, above)) = record.path.names.split_last() else { return Ok(None) };
         let Some(row) = self.find(directory, above, name)? else { return Ok(None) };
         let inner = match row.version {

@@ -95,7 +95,9 @@ impl Transaction<'_> {
             self.orphan(version, next)?;
         }
         self.connection().execute("UPDATE name SET version = ?2, changed = ?3 WHERE id = ?1", [id, next, self.now])?;
-        self.tree.changes.from(now.nanos());
+        let begin: i64 =
+            self.connection().query_row("SELECT begin FROM version WHERE id = ?1", [next], |row| row.get(0))?;
+        self.tree.changes.from(begin);
         self.tree.count(&self.transaction, parent, &name, 0)?;
         content.map_or(Ok(false), |content| self.store(next, content, now))
     }

@@ -94,7 +94,8 @@ impl Reader {
         let mut places = self.memento_places(resource)?;
         let facts = format!(
             "v.id, v.begin, v.until, v.change, v.gone, v.mtime, v.size, v.hashes, v.extra, v.object IS NOT NULL OR {MEMBER_HERE},
-             (SELECT p.url FROM member m JOIN package p ON p.id = m.package WHERE m.version = v.id AND m.state != 2 AND NOT p.doubtful),
+             (SELECT p.url FROM member m JOIN package p ON p.id = m.package WHERE m.version = v.id AND m.state != 2
+                 AND (NOT p.doubtful OR m.state != 0 OR m.hashes IS NOT NULL OR v.hashes IS NOT NULL)),
              EXISTS (SELECT 1 FROM patch WHERE version = v.id), COALESCE(v.rank, v.id), COALESCE(v.change, 0) < 16 AS own"
         );
         let mut statement = self.connection().prepare_cached(&format!(
@@ -332,11 +333,11 @@ impl Found {
         let (one, other) = (&self.log, &next.log);
         let never_in_force = one.until.is_some_and(|until| until <= one.begin) && !one.gone;
         let shared = one.hashes.iter().any(|hash| other.hashes.get(hash.algorithm()).is_some());
+        // Of a change it is told that the resource is another, if nothing says otherwise.
+        let told = other.how.is_some_and(How::is_change);
         let same_bytes = match shared {
             true => one.hashes.agree(&other.hashes),
-            false => {
-                one.hashes.is_empty() && other.hashes.is_empty() && one.size == other.size && one.mtime == other.mtime
-            }
+            false => !told && one.size == other.size && one.mtime == other.mtime,
         };
         never_in_force && one.begin == other.begin && same_bytes && !self.archived && !next.archived
     }

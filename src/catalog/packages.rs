@@ -478,11 +478,22 @@ impl Transaction<'_> {
                  AND EXISTS (SELECT 1 FROM package WHERE id = member.package AND epoch = ?3)",
             )?
             .execute(params![looked.version, looked.state as i64, looked.epoch])?;
+        if counts > 0 && looked.state == MemberState::Damaged {
+            self.past_changed(looked.version)?;
+        }
         if let Some(sha256) = looked.sha256.filter(|_| counts > 0) {
             self.connection()
                 .prepare_cached("UPDATE version SET served = ?2 WHERE id = ?1 AND served IS NULL")?
                 .execute(params![looked.version, sha256.as_slice()])?;
         }
+        Ok(())
+    }
+
+    /// Where a version of the past can be had has changed.
+    fn past_changed(&self, version: i64) -> Result<()> {
+        self.connection()
+            .prepare_cached("UPDATE name SET changed = ?2 WHERE id = (SELECT name FROM version WHERE id = ?1 AND until IS NOT NULL)")?
+            .execute([version, self.now])?;
         Ok(())
     }
 
@@ -557,6 +568,7 @@ impl Transaction<'_> {
                 row.deflated,
                 hashes
             ])?;
+        self.past_changed(version)?;
         self.settle_to_member(version, row)
     }
 

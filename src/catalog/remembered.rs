@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use rusqlite::params;
+use rusqlite::{OptionalExtension, Row, params};
 
 use super::CatalogError;
 use super::changes::How;
@@ -107,6 +107,18 @@ impl Transaction<'_> {
         self.history_changed(name)
     }
 
+    /// The other versions that an entry of a manifest beside a list links to.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn linked_beside(&mut self, directory: i64, record: &Record) -> Result<()> {
+        if record.mementos.is_empty() {
+            return Ok(());
+        }
+        let current = self.resource(directory, record)?.and_then(|(_, current)| current);
+        self.linked(current.map(|(_, version)| version), record)
+    }
+
     /// The other versions that the entry of a version links to.
     pub(super) fn linked(&mut self, version: Option<i64>, record: &Record) -> Result<()> {
         let Some(version) = version.filter(|_| !record.mementos.is_empty()) else { return Ok(()) };
@@ -133,6 +145,29 @@ impl Transaction<'_> {
         Ok(())
     }
 
+    /// The same version in other words: where the one could be had, the other can.
+    pub(super) fn inherit_places(&self, before: i64, next: i64) -> Result<()> {
+        self.connection()
+            .prepare_cached("UPDATE OR IGNORE memento SET version = ?2 WHERE version = ?1")?
+            .execute([before, next])?;
+        let name: i64 = self
+            .connection()
+            .prepare_cached("SELECT name FROM version WHERE id = ?1")?
+            .query_row([before], |row| row.get(0))?;
+        let uri = self.uri_of_resource(resource_of(&self.transaction, name)?)?;
+        let links = self
+            .connection()
+            .prepare_cached(&format!("SELECT {LINKING} FROM version v WHERE v.id = ?1 AND instr(v.extra, 'memento')"))?
+            .query_row([before], |row| own_links(row, &uri))
+            .optional()?;
+        for url in links.unwrap_or_default() {
+            self.connection()
+                .prepare_cached("INSERT OR IGNORE INTO memento (version, url, negotiated) VALUES (?1, ?2, 0)")?
+                .execute(params![next, url])?;
+        }
+        Ok(())
+    }
+
     /// Versions of a resource that links or archives tell of. Returns how many were not known.
     ///
     /// # Errors
@@ -145,7 +180,7 @@ impl Transaction<'_> {
             by_second.entry(Datetime::from_nanos(version.begin).second()).or_default().push(index);
         }
         let mut archived = known.iter().filter(|version| version.archived).count();
-        let mut new = 0;
+        let (mut new, mut told_more) = (0, false);
         for memento in told {
             // One that is negotiated has the URL of all others.
             let same_url = places.urls.get(&memento.url).filter(|_| !memento.negotiated);
@@ -175,10 +210,10 @@ impl Transaction<'_> {
                 },
             };
             if places.take(version, memento) {
-                self.put_place(version, memento)?;
+                told_more |= self.put_place(version, memento)?;
             }
         }
-        if new > 0 {
+        if new > 0 || told_more {
             self.listing_changed(resource)?;
         }
         self.rearrange(resource)?;
@@ -207,10 +242,10 @@ impl Transaction<'_> {
             let datetime = row.get::<_, Option<i64>>(2)?.map(Datetime::from_nanos);
             places.add(row.get(0)?, row.get(1)?, datetime, row.get::<_, i64>(3)? == 0);
         }
-        let facts = "v.id, v.begin, v.mtime, v.size, v.hashes, v.extra";
         let mut statement = self.connection().prepare_cached(&format!(
-            "{OWN} SELECT {facts} FROM own JOIN version v ON v.name = own.id AND v.until IS NOT NULL WHERE instr(v.extra, 'memento')
-             UNION ALL SELECT {facts} FROM own JOIN name n ON n.id = own.id JOIN version v ON v.id = n.version WHERE instr(v.extra, 'memento')"
+            "{OWN} SELECT {LINKING}, v.id FROM own JOIN version v ON v.name = own.id AND v.until IS NOT NULL WHERE instr(v.extra, 'memento')
+             UNION ALL SELECT {LINKING}, v.id FROM own JOIN name n ON n.id = own.id JOIN version v ON v.id = n.version
+             WHERE instr(v.extra, 'memento')"
         ))?;
         let mut rows = statement.query(params![resource, SELF])?;
         let mut uri = None;
@@ -219,22 +254,19 @@ impl Transaction<'_> {
                 Some(uri) => uri,
                 None => uri.insert(self.uri_of_resource(resource)?),
             };
-            let hashes: Option<Vec<u8>> = row.get(4)?;
-            let hashes = hashes.as_deref().map(Hashes::from_bytes).unwrap_or_default();
-            let extra: Extra = serde_json::from_str(&row.get::<_, String>(5)?).unwrap_or_default();
-            let length = extra.length.or(row.get::<_, Option<i64>>(3)?.map(i64::unsigned_abs));
-            let begin = Datetime::from_nanos(row.get(1)?);
-            for url in extra.own_mementos(uri, &hashes, length, begin, row.get(2)?) {
-                places.urls.entry(url).or_insert((row.get(0)?, None));
+            for url in own_links(row, uri)? {
+                places.urls.entry(url).or_insert((row.get(5)?, None));
             }
         }
         Ok(places)
     }
 
-    fn put_place(&self, version: i64, memento: &Memento) -> Result<()> {
+    /// Keeps a place of a version; returns whether that says anything new.
+    fn put_place(&self, version: i64, memento: &Memento) -> Result<bool> {
         // What is known until the next one is not made less sure by who knows it up to a moment only.
         let long_ago = self.now.saturating_sub(GONE);
-        self.connection()
+        let rows = self
+            .connection()
             .prepare_cached(
                 "INSERT INTO memento (version, url, datetime, negotiated, sure) VALUES (?1, ?2, ?3, ?4, ?5)
                  ON CONFLICT (version, url) DO UPDATE SET sure = max(sure, excluded.sure),
@@ -249,7 +281,7 @@ impl Transaction<'_> {
                 memento.sure.map(Datetime::nanos),
                 long_ago
             ])?;
-        Ok(())
+        Ok(rows > 0)
     }
 
     fn insert_archived(&mut self, resource: i64, memento: &Memento) -> Result<i64> {
@@ -386,6 +418,15 @@ impl Transaction<'_> {
                      WHERE id = ?2",
                 )?
                 .execute([version.id, same.id])?;
+            // What was read of the one is read of the other, unless that is said to be something else.
+            connection
+                .prepare_cached(
+                    "UPDATE version SET object = a.object, served = a.served, size = a.size FROM version a
+                     WHERE version.id = ?2 AND a.id = ?1 AND a.object IS NOT NULL AND version.object IS NULL
+                       AND version.served IS NULL AND (version.hashes IS NULL OR version.hashes = a.hashes)
+                       AND (version.size IS NULL OR version.size = a.size)",
+                )?
+                .execute([version.id, same.id])?;
             connection.prepare_cached("UPDATE version SET name = 0 WHERE id = ?1")?.execute([version.id])?;
         }
         Ok(any)
@@ -425,11 +466,24 @@ impl Transaction<'_> {
     }
 }
 
+/// What [`own_links`] reads of version `v`.
+const LINKING: &str = "v.begin, v.mtime, v.size, v.hashes, v.extra";
+
+/// Where a version can be had by the memento links of its own entry.
+fn own_links(row: &Row<'_>, uri: &str) -> rusqlite::Result<Vec<String>> {
+    let hashes: Option<Vec<u8>> = row.get(3)?;
+    let hashes = hashes.as_deref().map(Hashes::from_bytes).unwrap_or_default();
+    let extra: Extra = serde_json::from_str(&row.get::<_, String>(4)?).unwrap_or_default();
+    let length = extra.length.or(row.get::<_, Option<i64>>(2)?.map(i64::unsigned_abs));
+    Ok(extra.own_mementos(uri, &hashes, length, Datetime::from_nanos(row.get(0)?), row.get(1)?))
+}
+
 /// The version that a memento is of, if it is known: the Source's own rather than an archive's.
 fn same_version(known: &[Known], by_second: &HashMap<i64, Vec<usize>>, memento: &Memento) -> Option<usize> {
     let same_second = by_second.get(&memento.begin.second()).into_iter().flatten().copied();
     let found = same_second.filter(|index| known[*index].hashes.agree(&memento.hashes));
-    if let Some(index) = found.min_by_key(|index| known[*index].archived) {
+    // Of several of our own, the last one is what was in force.
+    if let Some(index) = found.max_by_key(|index| (!known[*index].archived, *index)) {
         return Some(index);
     }
     if memento.hashes.is_empty() {

@@ -335,6 +335,13 @@ impl<'w> Transaction<'w> {
     ) -> Result<i64> {
         let next = self.insert_version(name, document, record, heir_of, how)?;
         self.close(version, record.begin)?;
+        let never_in_force: bool = self
+            .transaction
+            .prepare_cached("SELECT until <= begin FROM version WHERE id = ?1")?
+            .query_row([version], |row| row.get(0))?;
+        if heir_of == Some(version) && never_in_force {
+            self.inherit_places(version, next)?;
+        }
         self.transaction
             .prepare_cached("UPDATE name SET version = ?2, changed = ?3 WHERE id = ?1")?
             .execute([name, next, self.now])?;

@@ -180,6 +180,9 @@ impl Attacher {
     ) -> Result<(), CatalogError> {
         let Some(member) = self.member(entry, record) else { return Ok(()) };
         let attached = transaction.attach_to_listed(directory, record, &member, length_suffices)?;
+        if matches!(attached, Attached::New(_) | Attached::Yes) {
+            transaction.linked_beside(directory, record)?;
+        }
         self.count(attached, member, record);
         Ok(())
     }

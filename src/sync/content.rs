@@ -18,7 +18,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use super::download;
 use super::fill::Parts;
-use super::history::Silent;
+use super::history::{History, Silent};
 use super::ledger::Ledger;
 use super::mementos::Location;
 use super::open_files::OpenFiles;
@@ -83,6 +83,9 @@ impl Flight {
     }
 }
 
+/// Why a version that was seen is no more.
+const REPLACED: &str = "it was not what had been said of it, and another has taken its place; open the file anew";
+
 /// Content on demand.
 #[derive(Debug)]
 pub(super) struct Contents {
@@ -96,7 +99,8 @@ pub(super) struct Contents {
     pub(super) files: OpenFiles,
     pub(super) packages: Arc<Packages>,
     /// Archives that do not answer. The Source itself is always asked.
-    silent: Arc<Silent>,
+    silent: Silent,
+    pub(super) history: Arc<History>,
     doubts: mpsc::UnboundedSender<Doubt>,
     /// Versions that no patch made.
     pub(super) unpatchable: Mutex<LruCache<i64, ()>>,
@@ -124,7 +128,7 @@ impl Contents {
         shared: Shared,
         packages: &Arc<Packages>,
         doubts: mpsc::UnboundedSender<Doubt>,
-        silent: Arc<Silent>,
+        history: &Arc<History>,
     ) -> Arc<Self> {
         let Shared { client, store, readers, ledger, status, files } = shared;
         let ahead = client.connections().saturating_sub(1).max(1);
@@ -138,7 +142,8 @@ impl Contents {
             status,
             files,
             packages: Arc::clone(packages),
-            silent,
+            silent: Silent::new(),
+            history: Arc::clone(history),
             doubts,
             unpatchable: Mutex::new(LruCache::new(capacity(10_000))),
             reached: AtomicI64::new(0),
@@ -295,7 +300,7 @@ impl Contents {
 
     async fn fetch(self: &Arc<Self>, version: i64, flight: &Arc<Flight>, waited_for: bool) -> Result<Ready, Failure> {
         let Some(row) = self.row(version)? else {
-            return Err(self.failed(version, format!("version {version} is not in the catalog")));
+            return Err(self.failed(version, REPLACED.to_owned()));
         };
         // It may have landed between the look and the start.
         if let Some(ready) = row.content.and_then(|content| self.open(version, content)) {
@@ -330,7 +335,7 @@ impl Contents {
                 let known = self.locations_of(&row)?.into_iter().find(|place| place.url == url);
                 vec![known.unwrap_or_else(|| Location::plain(url))]
             }
-            None => self.locations_of(&row)?,
+            None => self.places_of(&row, waited_for).await?,
         };
         if places.is_empty() {
             let reason = "this version was superseded before it was fetched, the Source has only the newest, and no memento of it is known";
@@ -363,6 +368,7 @@ impl Contents {
             self.place_told(version, place, result.as_ref().map(|_| ())).await;
             match result {
                 Ok(served) => {
+                    self.silent.remove(&place.url);
                     if let Some(trouble) = &served.forgiven {
                         self.status.warning(&format!("{}: {trouble}", row.uri));
                     }
@@ -462,7 +468,7 @@ impl Contents {
     /// The size of a version: by HEAD where that tells it, else by fetching.
     async fn find_size(self: &Arc<Self>, version: i64) -> Result<u64, Failure> {
         let Some(row) = self.row(version)? else {
-            return Err(self.failed(version, format!("version {version} is not in the catalog")));
+            return Err(self.failed(version, REPLACED.to_owned()));
         };
         if let Some(size) = row.size {
             return Ok(size);

@@ -66,7 +66,7 @@ pub(super) struct History {
     offline: bool,
     outcomes: Mutex<LruCache<Question, Outcome>>,
     under_way: Mutex<HashMap<Question, watch::Receiver<()>>>,
-    silent: Arc<Silent>,
+    silent: Silent,
 }
 
 /// Takes a question off the list, however its asking ends.
@@ -79,14 +79,14 @@ impl Drop for UnderWay {
 }
 
 impl History {
-    pub(super) fn new(shared: Shared, offline: bool, silent: Arc<Silent>) -> Arc<Self> {
+    pub(super) fn new(shared: Shared, offline: bool) -> Arc<Self> {
         let most = NonZeroUsize::new(MOST_REMEMBERED).unwrap_or(NonZeroUsize::MIN);
         Arc::new(Self {
             shared,
             offline,
             outcomes: Mutex::new(LruCache::new(most)),
             under_way: Mutex::default(),
-            silent,
+            silent: Silent::new(),
         })
     }
 
@@ -133,9 +133,10 @@ impl History {
 
     /// Whether a version is known that was in force at a moment.
     fn covers(&self, resource: i64, moment: Datetime) -> bool {
-        let known = self.shared.readers.ask(|reader| match reader.version_at(resource, moment)? {
-            Some(version) => reader.can_be_had(version),
-            None => Ok(false),
+        let known = self.shared.readers.ask(|reader| {
+            let Some(version) = reader.version_at(resource, moment)? else { return Ok(false) };
+            let versions = reader.versions_of(resource)?;
+            Ok(versions.iter().any(|known| known.id == version && !known.places.is_empty()))
         });
         // What cannot be asked of the catalog need not be asked of the Source.
         known.unwrap_or(true)
@@ -150,11 +151,10 @@ impl History {
             Ok(_) => return,
             Err(error) => return self.shared.status.error(&error.to_string()),
         };
-        if let Some(url) = links.all().find(|url| self.silent.contains(url)) {
-            // Who walks through many resources does not wait for each.
+        // Who walks through many resources does not wait for each.
+        if let Some(url) = links.all().next().filter(|_| links.all().all(|url| self.silent.contains(url))) {
             return self.came(question, Some(format!("{url}: its server did not answer a moment ago")));
         }
-        let asked: Vec<String> = links.all().cloned().collect();
         let mut done = {
             let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
             match under_way.get(&question) {
@@ -170,7 +170,6 @@ impl History {
         };
         // The end of the sender is the end of the asking.
         if tokio::time::timeout_at(deadline, async { while done.changed().await.is_ok() {} }).await.is_err() {
-            asked.iter().for_each(|url| self.silent.add(url));
             let waited = self.shared.client.timeout().mul_f32(SHARE).as_secs_f32();
             self.came(question, Some(format!("no answer within {waited:.1} s; asking goes on")));
         }
@@ -205,9 +204,6 @@ impl History {
             (resource, None) => self.ask_maps(resource, links, within).await,
             (resource, Some(moment)) => self.ask_gates(resource, links, Datetime::from_nanos(moment), within).await,
         };
-        if result.is_ok() {
-            links.all().for_each(|url| self.silent.remove(url));
-        }
         self.came(question, result.err());
     }
 
@@ -217,13 +213,14 @@ impl History {
         let mut troubles = Vec::new();
         if maps.is_empty() {
             for gate in &links.gates {
-                match versions::ask_timegate(&self.shared.client, gate, None, within).await {
+                let asking = versions::ask_timegate(&self.shared.client, gate, None, within);
+                match self.silent.ask(gate, asking).await {
                     Ok(said) => {
                         maps.extend(said.timemap);
                         let told = said.others.into_iter().chain(said.memento.filter(|_| !said.negotiated));
                         self.keep(resource, told.map(seen_at_its_time).collect(), None).await?;
                     }
-                    Err(error) => troubles.push(error.to_string()),
+                    Err(trouble) => troubles.push(trouble),
                 }
             }
         }
@@ -251,8 +248,7 @@ impl History {
         });
         let limits = Limits::default();
         let read = versions::read_timemap(&self.shared.client, url, validators.as_ref(), &limits, within);
-        let text = |error: SourceError| error.to_string();
-        let (mementos, validators, trouble) = match read.await.map_err(text)? {
+        let (mementos, validators, trouble) = match self.silent.ask(url, read).await? {
             Timeline::NotModified => (Vec::new(), validators.unwrap_or_default(), None),
             Timeline::Map(map) => {
                 for note in &map.notes {
@@ -279,7 +275,8 @@ impl History {
     async fn ask_gates(&self, resource: i64, links: &Links, moment: Datetime, within: Duration) -> Result<(), String> {
         let mut troubles = Vec::new();
         for gate in &links.gates {
-            match versions::ask_timegate(&self.shared.client, gate, Some(moment), within).await {
+            let asking = versions::ask_timegate(&self.shared.client, gate, Some(moment), within);
+            match self.silent.ask(gate, asking).await {
                 Ok(said) => {
                     let mut told: Vec<Memento> = said.others.into_iter().map(seen_at_its_time).collect();
                     let found = said.memento.map(|memento| Memento {
@@ -299,7 +296,7 @@ impl History {
                         troubles.extend(self.read_map(resource, &url, None, within).await.err());
                     }
                 }
-                Err(error) => troubles.push(error.to_string()),
+                Err(trouble) => troubles.push(trouble),
             }
         }
         if troubles.is_empty() { Ok(()) } else { Err(troubles.join("; ")) }
@@ -329,8 +326,21 @@ fn seen_at_its_time(memento: versions::Memento) -> Memento {
 pub(super) struct Silent(Mutex<LruCache<String, Instant>>);
 
 impl Silent {
-    pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self(Mutex::new(LruCache::new(NonZeroUsize::new(1000).unwrap_or(NonZeroUsize::MIN)))))
+    pub(super) fn new() -> Self {
+        Self(Mutex::new(LruCache::new(NonZeroUsize::new(1000).unwrap_or(NonZeroUsize::MIN))))
+    }
+
+    /// Asks, unless the server was silent a moment ago, and notes whether it is.
+    async fn ask<T>(&self, url: &str, asking: impl Future<Output = Result<T, SourceError>>) -> Result<T, String> {
+        if self.contains(url) {
+            return Err(format!("{url}: its server did not answer a moment ago"));
+        }
+        let answer = asking.await;
+        match &answer {
+            Err(error) if error.trouble.is_away() => self.add(url),
+            _ => self.remove(url),
+        }
+        answer.map_err(|error| error.to_string())
     }
 
     fn with<T>(&self, url: &str, look: impl FnOnce(&mut LruCache<String, Instant>, String) -> T) -> T {
@@ -346,7 +356,7 @@ impl Silent {
         self.with(url, |hosts, host| hosts.put(host, Instant::now()));
     }
 
-    fn remove(&self, url: &str) {
+    pub(super) fn remove(&self, url: &str) {
         self.with(url, |hosts, host| hosts.pop(&host));
     }
 }

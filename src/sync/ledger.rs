@@ -107,8 +107,15 @@ impl Ledger {
         step: impl FnOnce(&mut Writer) -> Result<(T, Changes), CatalogError> + Send + 'static,
     ) -> Result<T, SyncError> {
         let writer = Arc::clone(&self.0.writer);
-        let done =
-            tokio::task::spawn_blocking(move || step(&mut writer.lock().unwrap_or_else(PoisonError::into_inner)));
+        let done = tokio::task::spawn_blocking(move || {
+            let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
+            let done = step(&mut writer);
+            if done.is_err() {
+                // What was written for nothing may fill the disk. The error that counts is that of the step.
+                let _ = writer.checkpoint();
+            }
+            done
+        });
         let (value, changes) = done.await.map_err(|error| SyncError::Catalog(error.to_string()))??;
         self.announce(changes);
         Ok(value)

@@ -120,6 +120,18 @@ impl Contents {
         Ok(own.chain(remembered).collect())
     }
 
+    /// The same; of what is known to be nowhere, the Source is asked first whether it has it after all.
+    pub(super) async fn places_of(&self, row: &VersionRow, waited_for: bool) -> Result<Vec<Location>, Failure> {
+        let places = self.locations_of(row)?;
+        if !places.is_empty() || !waited_for {
+            return Ok(places);
+        }
+        let resource = self.readers.ask(|reader| reader.resource_of(row.name));
+        let resource = resource.map_err(|error| self.failed(row.id, error.to_string()))?;
+        self.history.bring(resource, None).await;
+        self.locations_of(row)
+    }
+
     /// Notes what came of asking a place that is a version's alone.
     pub(super) async fn place_told(&self, version: i64, place: &Location, result: Result<(), &SourceError>) {
         let Some(memento) = place.memento.clone() else { return };
