@@ -52,7 +52,7 @@ pub type Then<T> = Box<dyn FnOnce(Result<T, ()>) + Send>;
 pub struct Asked {
     /// When what is known was had, or ceased to be fresh, in nanoseconds; 0 if nothing was asked.
     pub as_of: i64,
-    /// When it was had.
+    /// When it was had last.
     pub when: Option<Datetime>,
     /// Why it could not be had last.
     pub trouble: Option<String>,
@@ -76,8 +76,8 @@ pub trait Contents: Send + Sync + 'static {
     fn verified(&self, version: i64) -> Option<bool>;
 
     /// Calls `then` when what the Source has to tell of the versions of a resource is known, or cannot be had within
-    /// the deadline: all that it lists, or what was in force at a moment.
-    fn history(&self, resource: i64, moment: Option<Datetime>, then: Box<dyn FnOnce() + Send>);
+    /// the deadline: all that it lists, or what was in force at a moment. It is told whether the Source could be asked.
+    fn history(&self, resource: i64, moment: Option<Datetime>, then: Box<dyn FnOnce(bool) + Send>);
 
     /// Runs what would take a dispatch thread too long.
     fn aside(&self, what: Box<dyn FnOnce() + Send>);

@@ -369,9 +369,9 @@ impl Engine {
     }
 
     /// Brings what the Source has to tell of the versions of a resource into the catalog: all that it lists, and the
-    /// one that was in force at a moment. Returns within the timeout, whatever came of it.
-    pub async fn history(&self, resource: i64, moment: Option<Datetime>) {
-        self.history.bring(resource, moment).await;
+    /// one that was in force at a moment. Returns within the timeout; false if the Source could not be asked.
+    pub async fn history(&self, resource: i64, moment: Option<Datetime>) -> bool {
+        self.history.bring(resource, moment).await
     }
 
     /// What came of asking for the versions of a resource.
@@ -402,6 +402,9 @@ impl Engine {
         let _turn = self.turn.lock().await;
         if self.config.offline {
             return Err(SyncError::Unfit("the mount is offline (-o offline); the Source is left alone".to_owned()));
+        }
+        if matches!(trigger, Trigger::Refresh { .. }) {
+            self.history.try_again();
         }
         self.status.began();
         // Nothing else is wanted ahead of use after a poll that found nothing.

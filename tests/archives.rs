@@ -544,3 +544,53 @@ fn one_archive_that_hangs_does_not_hide_another() {
     }
     assert_eq!(text(&mirror, ".versions/a/20010101T000000Z"), Ok("old".to_owned()));
 }
+
+#[test]
+fn a_moment_in_a_directory_that_nothing_is_known_of_makes_its_archive_be_asked() {
+    let source = Source::start(&[("/papers/2024/a.txt", "now")], &[]);
+    let listed = |map: &str| {
+        let listed = entry(&source.url("/papers/2024/a.txt"), &facts_of(b"now"));
+        source.server.file(
+            "/resourcelist.xml",
+            resource_list(&at(0), &listed.replace("</url>", &(ln("timemap", map, "") + "</url>"))),
+        );
+    };
+    listed("/map");
+    source.server.file("/map", timemap(&[("/m/1", 2001)]));
+    source.server.on("/m/1", |request| capture(request, "old", 2001));
+    let first = |below: &str| {
+        let mirror = mount(&source);
+        text(&mirror, below)
+    };
+    // Each is the very first look.
+    assert_eq!(first(".versions/@2005-01-01/papers/2024/a.txt"), Ok("old".to_owned()));
+    assert_eq!(first(".versions/papers/2024/a.txt/2005-01-01"), Ok("old".to_owned()));
+    assert_eq!(first(".versions/papers/2024/a.txt/20010101T000000Z.txt"), Ok("old".to_owned()));
+    assert_eq!(first(".versions/@2000-01-01/papers/2024/a.txt"), NOWHERE);
+    assert_eq!(first(".versions/@2000-01-01/papers/2024/b.txt"), NOWHERE);
+    assert_eq!(first(".versions/papers/2024/a.txt/2000-01-01"), NOWHERE);
+    // A listing is of what is known.
+    let mirror = mount(&source);
+    assert_eq!(names(&mirror, ".versions/@2005-01-01"), Vec::<String>::new());
+    assert_eq!(text(&mirror, ".versions/@2005-01-01/papers/2024/a.txt"), Ok("old".to_owned()));
+    assert_eq!(names(&mirror, ".versions/@2005-01-01"), ["papers"]);
+    // What cannot be asked is not said to be nowhere; and when somebody says so, it is asked again.
+    listed("/none");
+    let mirror = mount(&source);
+    assert_eq!(text(&mirror, ".versions/@2005-01-01/papers/2024/a.txt"), EIO);
+    assert_eq!(text(&mirror, ".versions/papers/2024/a.txt/2005-01-01"), EIO);
+    let error = |name: &str| xattr(&mirror.path(".versions/papers/2024/a.txt"), &format!("user.resourcesync.{name}"));
+    assert!(error("error").unwrap().contains("404") && error("asked").is_none(), "{:?}", error("error"));
+    source.server.file("/none", "<html>no TimeMap</html>");
+    mirror.refreshed();
+    assert_eq!(text(&mirror, ".versions/papers/2024/a.txt/2005-01-01"), EIO);
+    assert!(
+        error("error").unwrap().contains("is no TimeMap") && !error("error").unwrap().contains("broke"),
+        "{:?}",
+        error("error")
+    );
+    source.server.file("/none", timemap(&[("/m/1", 2001)]));
+    mirror.refreshed();
+    assert_eq!(text(&mirror, ".versions/papers/2024/a.txt/2005-01-01"), Ok("old".to_owned()));
+    assert!(error("error").is_none() && error("asked").is_some());
+}

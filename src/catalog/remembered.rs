@@ -145,15 +145,18 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// The same version in other words: where the one could be had, the other can.
+    /// The same bytes in other words: where a version could be had that was never in force, the next can.
     pub(super) fn inherit_places(&self, before: i64, next: i64) -> Result<()> {
+        let (name, never_in_force): (i64, bool) = self
+            .connection()
+            .prepare_cached("SELECT name, until <= begin FROM version WHERE id = ?1")?
+            .query_row([before], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        if !never_in_force {
+            return Ok(());
+        }
         self.connection()
             .prepare_cached("UPDATE OR IGNORE memento SET version = ?2 WHERE version = ?1")?
             .execute([before, next])?;
-        let name: i64 = self
-            .connection()
-            .prepare_cached("SELECT name FROM version WHERE id = ?1")?
-            .query_row([before], |row| row.get(0))?;
         let uri = self.uri_of_resource(resource_of(&self.transaction, name)?)?;
         let links = self
             .connection()

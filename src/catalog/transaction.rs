@@ -335,11 +335,7 @@ impl<'w> Transaction<'w> {
     ) -> Result<i64> {
         let next = self.insert_version(name, document, record, heir_of, how)?;
         self.close(version, record.begin)?;
-        let never_in_force: bool = self
-            .transaction
-            .prepare_cached("SELECT until <= begin FROM version WHERE id = ?1")?
-            .query_row([version], |row| row.get(0))?;
-        if heir_of == Some(version) && never_in_force {
+        if heir_of == Some(version) || !how.is_change() && self.is_edition(version, record)? {
             self.inherit_places(version, next)?;
         }
         self.transaction
@@ -350,6 +346,21 @@ impl<'w> Transaction<'w> {
         self.tree.changes.from(record.begin.nanos());
         self.tree.count(&self.transaction, spot.parent, spot.name, 0)?;
         Ok(next)
+    }
+
+    /// Whether a list says of a version what another edition of it said, in other words.
+    fn is_edition(&self, version: i64, record: &Record) -> Result<bool> {
+        let mut statement =
+            self.transaction.prepare_cached("SELECT begin, mtime, size, hashes FROM version WHERE id = ?1")?;
+        Ok(statement.query_row([version], |row| {
+            let hashes: Option<Vec<u8>> = row.get(3)?;
+            let hashes = hashes.as_deref().map(Hashes::from_bytes).unwrap_or_default();
+            let size = row.get::<_, Option<i64>>(2)?.map(i64::unsigned_abs);
+            Ok(row.get::<_, i64>(0)? == record.begin.nanos()
+                && row.get::<_, i64>(1)? == record.mtime.nanos()
+                && (size.is_none() || record.size.is_none() || size == record.size)
+                && hashes.agree(&record.hashes))
+        })?)
     }
 
     /// Takes the current version of a name out of the tree, as of the moment `at`.

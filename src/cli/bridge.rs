@@ -48,12 +48,12 @@ impl Contents for Bridge {
         self.engine.ready(version).map(|ready| ready.verified)
     }
 
-    fn history(&self, resource: i64, moment: Option<Datetime>, then: Box<dyn FnOnce() + Send>) {
+    fn history(&self, resource: i64, moment: Option<Datetime>, then: Box<dyn FnOnce(bool) + Send>) {
         let engine = Arc::clone(&self.engine);
         self.runtime.spawn(async move {
-            engine.history(resource, moment).await;
+            let asked = engine.history(resource, moment).await;
             // The answer asks the catalog.
-            tokio::task::spawn_blocking(then);
+            tokio::task::spawn_blocking(move || then(asked));
         });
     }
 

@@ -210,8 +210,12 @@ impl Versions {
                 return answer(&this, Ok(found));
             }
             let contents = Arc::clone(&this.contents);
-            let then = Box::new(move || {
-                let found = this.version_at(resource, &name, moment);
+            let then = Box::new(move |asked: bool| {
+                let found = match this.version_at(resource, &name, moment) {
+                    // Nobody knows whether there is none.
+                    Ok(Found::Nothing) if !asked => Err(Errno::EIO),
+                    found => found,
+                };
                 answer(&this, found);
             });
             contents.history(resource, Some(moment), then);
@@ -268,15 +272,24 @@ impl Versions {
             Ok((None, Some(resource))) => resource,
         };
         let (this, name) = (Arc::clone(self), name.to_owned());
-        self.contents.history(
-            resource,
-            Some(Datetime::from_nanos(moment)),
-            Box::new(move || match ask(&this.readers, |reader| reader.lookup_at(directory, &name, moment)) {
+        let then = move |asked: bool| {
+            let found = ask(&this.readers, |reader| match reader.lookup_at(directory, &name, moment)? {
+                None if name != SELF && reader.ever(resource)?.is_directory => {
+                    // What lies below it may have been there: that is asked for by its own name.
+                    let ino = crate::catalog::directory_ino(resource);
+                    Ok(Some(Node::Directory { ino, changed: moment }))
+                }
+                found => Ok(found),
+            });
+            match found {
                 Err(errno) => reply.error(errno),
+                // Nobody knows whether there is none.
+                Ok(None) if !asked => reply.error(Errno::EIO),
                 Ok(None) => this.negative(reply),
                 Ok(Some(node)) => this.reply_at(number, &node, reply),
-            }),
-        );
+            }
+        };
+        self.contents.history(resource, Some(Datetime::from_nanos(moment)), Box::new(then));
     }
 
     fn reply_at(&self, number: u32, node: &Node, reply: ReplyEntry) {
@@ -340,7 +353,7 @@ impl Versions {
             Ok(Ever { is_directory: true, .. }) => self.list_names(directory, offset, stream),
             Ok(Ever { resource, .. }) if offset == 0 => {
                 let this = Arc::clone(self);
-                let then = Box::new(move || this.list_files(directory, offset, stream, resource));
+                let then = Box::new(move |_| this.list_files(directory, offset, stream, resource));
                 self.contents.history(resource, None, then);
             }
             Ok(Ever { resource, .. }) => {

@@ -36,7 +36,7 @@ const MOST_REMEMBERED: usize = 20_000;
 pub struct Asked {
     /// When what is known was had, or ceased to be fresh, in nanoseconds; 0 if nothing was asked.
     pub as_of: i64,
-    /// When it was had.
+    /// When it was had last.
     pub when: Option<Datetime>,
     /// Why it could not be had last.
     pub trouble: Option<String>,
@@ -46,6 +46,8 @@ pub struct Asked {
 #[derive(Clone, Debug)]
 struct Outcome {
     at: Datetime,
+    /// When it went well last.
+    well: Option<Datetime>,
     trouble: Option<String>,
 }
 
@@ -96,7 +98,8 @@ impl History {
         known.or_else(|| match question {
             (resource, None) => {
                 let row = self.shared.readers.ask(|reader| reader.timemap(resource)).ok()??;
-                Some(Outcome { at: Datetime::from_nanos(row.read), trouble: None })
+                let at = Datetime::from_nanos(row.read);
+                Some(Outcome { at, well: Some(at), trouble: None })
             }
             _ => None,
         })
@@ -109,26 +112,36 @@ impl History {
         };
         let until = outcome.holds_until();
         let fresh = self.offline || Datetime::now().nanos() < until;
-        Asked {
-            as_of: if fresh { outcome.at.nanos() } else { until },
-            when: outcome.trouble.is_none().then_some(outcome.at),
-            trouble: outcome.trouble,
-        }
+        Asked { as_of: if fresh { outcome.at.nanos() } else { until }, when: outcome.well, trouble: outcome.trouble }
     }
 
     /// Brings what the Source has to tell of the versions of a resource into the catalog: all that it lists, and
-    /// the one that was in force at a moment, if that is not known then. Returns within the timeout.
-    pub(super) async fn bring(self: &Arc<Self>, resource: i64, moment: Option<Datetime>) {
+    /// the one that was in force at a moment, if that is not known then. Returns within the timeout; false if the
+    /// Source could not be asked.
+    pub(super) async fn bring(self: &Arc<Self>, resource: i64, moment: Option<Datetime>) -> bool {
         if self.offline {
-            return;
+            return true;
         }
         let deadline = tokio::time::Instant::now() + self.shared.client.timeout().mul_f32(SHARE);
+        let mut questions = vec![(resource, None)];
         self.wait((resource, None), deadline).await;
         if let Some(moment) = moment
             && !self.covers(resource, moment)
         {
+            questions.push((resource, Some(moment.nanos())));
             self.wait((resource, Some(moment.nanos())), deadline).await;
         }
+        let outcomes = questions.into_iter().filter_map(|question| self.outcome(question));
+        outcomes.filter(|outcome| outcome.trouble.is_some()).count() == 0
+    }
+
+    /// What failed is asked again when somebody looks.
+    pub(super) fn try_again(&self) {
+        let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = outcomes.iter().filter(|(_, outcome)| outcome.trouble.is_some());
+        let failed: Vec<Question> = failed.map(|(question, _)| *question).collect();
+        failed.iter().for_each(|question| drop(outcomes.pop(question)));
+        self.silent.clear();
     }
 
     /// Whether a version is known that was in force at a moment.
@@ -181,7 +194,9 @@ impl History {
             let uri = self.shared.readers.ask(|reader| reader.resource_uri(question.0)).unwrap_or_default();
             self.shared.status.warning(&format!("{uri}: its versions could not be asked for: {trouble}"));
         }
-        let outcome = Outcome { at: Datetime::now(), trouble };
+        let at = Datetime::now();
+        let before = self.outcome(question).and_then(|outcome| outcome.well);
+        let outcome = Outcome { at, well: if trouble.is_none() { Some(at) } else { before }, trouble };
         self.outcomes.lock().unwrap_or_else(PoisonError::into_inner).put(question, outcome);
     }
 
@@ -354,6 +369,10 @@ impl Silent {
 
     pub(super) fn add(&self, url: &str) {
         self.with(url, |hosts, host| hosts.put(host, Instant::now()));
+    }
+
+    fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     pub(super) fn remove(&self, url: &str) {

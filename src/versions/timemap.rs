@@ -313,7 +313,7 @@ impl Seen {
             true => format!("{named} is no TimeMap in link format, and JSON TimeMaps are not read"),
             false => format!("{named} is no TimeMap in link format (application/link-format is)"),
         };
-        Err(SourceError::new(&answer.url, Trouble::Broken(why)))
+        Err(SourceError::new(&answer.url, Trouble::Nowhere(why)))
     }
 }
 
