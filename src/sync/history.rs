@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use super::{Shared, SyncError};
 use crate::catalog::{Memento, TimeMapRow};
 use crate::document::Datetime;
-use crate::source::{SourceError, Validators};
+use crate::source::{SourceError, Trouble, Validators};
 use crate::versions::{self, Limits, Timeline};
 
 /// How long an answer holds.
@@ -48,7 +48,38 @@ struct Outcome {
     at: Datetime,
     /// When it went well last.
     well: Option<Datetime>,
-    trouble: Option<String>,
+    trouble: Option<Failed>,
+}
+
+/// Why versions were not had.
+#[derive(Clone, Debug)]
+struct Failed {
+    why: String,
+    /// Whether that was an answer: there is no such list.
+    answered: bool,
+}
+
+impl Failed {
+    fn all(troubles: Vec<Self>) -> Result<(), Self> {
+        let why: Vec<&str> = troubles.iter().map(|trouble| trouble.why.as_str()).collect();
+        match troubles.is_empty() {
+            true => Ok(()),
+            false => Err(Self { why: why.join("; "), answered: troubles.iter().all(|trouble| trouble.answered) }),
+        }
+    }
+}
+
+impl From<String> for Failed {
+    fn from(why: String) -> Self {
+        Self { why, answered: false }
+    }
+}
+
+impl From<SourceError> for Failed {
+    fn from(error: SourceError) -> Self {
+        let answered = matches!(error.trouble, Trouble::Status { code: 404 | 410, .. });
+        Self { why: error.to_string(), answered }
+    }
 }
 
 impl Outcome {
@@ -112,7 +143,11 @@ impl History {
         };
         let until = outcome.holds_until();
         let fresh = self.offline || Datetime::now().nanos() < until;
-        Asked { as_of: if fresh { outcome.at.nanos() } else { until }, when: outcome.well, trouble: outcome.trouble }
+        Asked {
+            as_of: if fresh { outcome.at.nanos() } else { until },
+            when: outcome.well,
+            trouble: outcome.trouble.map(|failed| failed.why),
+        }
     }
 
     /// Brings what the Source has to tell of the versions of a resource into the catalog: all that it lists, and
@@ -132,7 +167,7 @@ impl History {
             self.wait((resource, Some(moment.nanos())), deadline).await;
         }
         let outcomes = questions.into_iter().filter_map(|question| self.outcome(question));
-        outcomes.filter(|outcome| outcome.trouble.is_some()).count() == 0
+        !outcomes.filter_map(|outcome| outcome.trouble).any(|failed| !failed.answered)
     }
 
     /// What failed is asked again when somebody looks.
@@ -166,7 +201,7 @@ impl History {
         };
         // Who walks through many resources does not wait for each.
         if let Some(url) = links.all().next().filter(|_| links.all().all(|url| self.silent.contains(url))) {
-            return self.came(question, Some(format!("{url}: its server did not answer a moment ago")));
+            return self.came(question, Some(format!("{url}: its server did not answer a moment ago").into()));
         }
         let mut done = {
             let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
@@ -184,13 +219,13 @@ impl History {
         // The end of the sender is the end of the asking.
         if tokio::time::timeout_at(deadline, async { while done.changed().await.is_ok() {} }).await.is_err() {
             let waited = self.shared.client.timeout().mul_f32(SHARE).as_secs_f32();
-            self.came(question, Some(format!("no answer within {waited:.1} s; asking goes on")));
+            self.came(question, Some(format!("no answer within {waited:.1} s; asking goes on").into()));
         }
     }
 
     /// Notes what came of asking, where people look for it.
-    fn came(&self, question: Question, trouble: Option<String>) {
-        if let Some(trouble) = &trouble {
+    fn came(&self, question: Question, trouble: Option<Failed>) {
+        if let Some(Failed { why: trouble, .. }) = &trouble {
             let uri = self.shared.readers.ask(|reader| reader.resource_uri(question.0)).unwrap_or_default();
             self.shared.status.warning(&format!("{uri}: its versions could not be asked for: {trouble}"));
         }
@@ -223,7 +258,7 @@ impl History {
     }
 
     /// Reads the TimeMaps of a resource; where it has none but a TimeGate, those that this one names.
-    async fn ask_maps(&self, resource: i64, links: &Links, within: Duration) -> Result<(), String> {
+    async fn ask_maps(&self, resource: i64, links: &Links, within: Duration) -> Result<(), Failed> {
         let mut maps = links.maps.clone();
         let mut troubles = Vec::new();
         if maps.is_empty() {
@@ -246,7 +281,7 @@ impl History {
                 troubles.push(trouble);
             }
         }
-        if troubles.is_empty() { Ok(()) } else { Err(troubles.join("; ")) }
+        Failed::all(troubles)
     }
 
     async fn read_map(
@@ -255,7 +290,7 @@ impl History {
         url: &str,
         known: Option<&TimeMapRow>,
         within: Duration,
-    ) -> Result<(), String> {
+    ) -> Result<(), Failed> {
         let validators = known.map(|known| Validators {
             etag: known.etag.clone(),
             last_modified: known.last_modified.clone(),
@@ -283,11 +318,11 @@ impl History {
             read: Datetime::now().nanos(),
         };
         self.keep(resource, mementos, Some(row)).await?;
-        trouble.map_or(Ok(()), Err)
+        trouble.map_or(Ok(()), |trouble| Err(trouble.into()))
     }
 
     /// Asks the TimeGates of a resource what was in force at a moment.
-    async fn ask_gates(&self, resource: i64, links: &Links, moment: Datetime, within: Duration) -> Result<(), String> {
+    async fn ask_gates(&self, resource: i64, links: &Links, moment: Datetime, within: Duration) -> Result<(), Failed> {
         let mut troubles = Vec::new();
         for gate in &links.gates {
             let asking = versions::ask_timegate(&self.shared.client, gate, Some(moment), within);
@@ -314,7 +349,7 @@ impl History {
                 Err(trouble) => troubles.push(trouble),
             }
         }
-        if troubles.is_empty() { Ok(()) } else { Err(troubles.join("; ")) }
+        Failed::all(troubles)
     }
 
     async fn keep(&self, resource: i64, told: Vec<Memento>, row: Option<TimeMapRow>) -> Result<(), String> {
@@ -346,16 +381,16 @@ impl Silent {
     }
 
     /// Asks, unless the server was silent a moment ago, and notes whether it is.
-    async fn ask<T>(&self, url: &str, asking: impl Future<Output = Result<T, SourceError>>) -> Result<T, String> {
+    async fn ask<T>(&self, url: &str, asking: impl Future<Output = Result<T, SourceError>>) -> Result<T, Failed> {
         if self.contains(url) {
-            return Err(format!("{url}: its server did not answer a moment ago"));
+            return Err(format!("{url}: its server did not answer a moment ago").into());
         }
         let answer = asking.await;
         match &answer {
             Err(error) if error.trouble.is_away() => self.add(url),
             _ => self.remove(url),
         }
-        answer.map_err(|error| error.to_string())
+        answer.map_err(Failed::from)
     }
 
     fn with<T>(&self, url: &str, look: impl FnOnce(&mut LruCache<String, Instant>, String) -> T) -> T {
