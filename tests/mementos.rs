@@ -47,7 +47,7 @@ fn timemap(url: &str) -> TimeMap {
 
 fn refused(url: &str) -> String {
     let error = read(url, &Limits::default(), WITHIN).unwrap_err();
-    assert!(matches!(error.trouble, Trouble::Broken(_)), "{error}");
+    assert!(matches!(error.trouble, Trouble::Nowhere(_)), "{error}");
     error.to_string()
 }
 

@@ -390,6 +390,11 @@ fn a_spelling_is_a_link_and_a_name_is_not() {
         "20260301T0830Z",
     ] {
         assert_eq!(link_to(&mirror, &of(spelling)), "20260301T080000Z.gz", "{spelling}");
+        let time = |link: bool| {
+            let path = mirror.path(&of(spelling));
+            if link { fs::symlink_metadata(path) } else { fs::metadata(path) }.unwrap().modified().unwrap()
+        };
+        assert_eq!(time(true), time(false), "{spelling}: a link has the time of its version");
     }
     assert_eq!(link_to(&mirror, &of("20300101000000")), "20260301T090000Z.gz");
     for spelling in ["20260301T075959Z", "2026", "yesterday", "20260301T080000Z.pdf", "@20260301T080000Z", ""] {

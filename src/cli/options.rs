@@ -53,7 +53,7 @@ pub const DEFINITIONS: &[Definition] = &[
     define(
         "keep=DURATION",
         "30d",
-        "how long content is kept that was superseded (s, m, h, d, w are understood); the last three versions of each resource are kept in any case, and what can be fetched again is not counted",
+        "how long content is kept that was superseded (s, m, h, d, w, y are understood); the last three versions of each resource are kept in any case, and what can be fetched again is not counted",
     ),
     define(
         "set=NAME",
@@ -152,7 +152,7 @@ const ACCEPTED: &[&str] = &[
 /// Options of the contract that later versions bring.
 const LATER: &[&str] = &["notify", "listen", "callback", "allow_private", "user="];
 
-/// A duration: a number of seconds, or of what its unit says (`90s`, `15m`, `2h`, `3d`, `1w`, `2 hours`).
+/// A duration: a number of seconds, or of what its unit says (`90s`, `15m`, `2h`, `3d`, `1w`, `2 hours`, `1y`).
 pub(super) fn span(text: &str) -> Option<Duration> {
     let text = text.trim();
     let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).trim_end();
@@ -162,6 +162,7 @@ pub(super) fn span(text: &str) -> Option<Duration> {
         "h" | "hour" | "hours" => 3600,
         "d" | "day" | "days" => 86_400,
         "w" | "week" | "weeks" => 604_800,
+        "y" | "year" | "years" => 31_557_600,
         _ => return None,
     };
     number.parse::<u64>().ok()?.checked_mul(seconds).map(Duration::from_secs)
@@ -285,7 +286,7 @@ impl Options {
             "keep" => {
                 let value = needs()?;
                 let keep =
-                    span(value).ok_or_else(|| format!("-o keep={value}: not a duration; give 0, 12h, 30d or 52w"))?;
+                    span(value).ok_or_else(|| format!("-o keep={value}: not a duration; give 0, 12h, 30d or 10y"))?;
                 self.keep = keep;
             }
             "set" => self.set = Some(needs()?.to_owned()),

@@ -233,9 +233,9 @@ impl Filesystem {
         }
         let Some(content) = self.snapshots.get(ino) else { return reply.error(Errno::ENOENT) };
         let length = content.len() as u64;
-        let attributes = match self.snapshots.is_link(ino) {
-            true => self.owner.link(ino, length),
-            false => self.owner.file(ino, crate::document::Datetime::now().nanos(), length),
+        let attributes = match self.snapshots.link_time(ino) {
+            Some(mtime) => self.owner.link(ino, mtime, length),
+            None => self.owner.file(ino, crate::document::Datetime::now().nanos(), length),
         };
         reply.attr(&FOR_EVER, &attributes);
     }
@@ -327,7 +327,7 @@ impl fuser::Filesystem for Filesystem {
     }
 
     fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
-        match self.snapshots.get(ino.0).filter(|_| self.snapshots.is_link(ino.0)) {
+        match self.snapshots.get(ino.0).filter(|_| self.snapshots.link_time(ino.0).is_some()) {
             Some(target) => reply.data(&target),
             None => reply.error(Errno::EINVAL),
         }

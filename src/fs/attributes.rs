@@ -41,9 +41,8 @@ impl Owner {
     }
 
     /// A symbolic link to a target of so many bytes.
-    pub(super) fn link(&self, ino: u64, length: u64) -> FileAttr {
-        let now = crate::document::Datetime::now().nanos();
-        FileAttr { perm: 0o777, ..self.attributes(ino, now, length, FileType::Symlink, 0o777) }
+    pub(super) fn link(&self, ino: u64, mtime: i64, length: u64) -> FileAttr {
+        FileAttr { perm: 0o777, ..self.attributes(ino, mtime, length, FileType::Symlink, 0o777) }
     }
 
     fn attributes(&self, ino: u64, mtime: i64, size: u64, kind: FileType, mode: u16) -> FileAttr {

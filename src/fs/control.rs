@@ -25,7 +25,8 @@ pub(super) struct Snapshots {
 struct Snapshot {
     lookups: u64,
     content: Arc<Vec<u8>>,
-    link: bool,
+    /// The time of a symbolic link.
+    link: Option<i64>,
 }
 
 impl Snapshots {
@@ -36,15 +37,15 @@ impl Snapshots {
 
     /// Keeps a file's content under a new inode number, until the kernel forgets it.
     pub(super) fn add(&self, content: Vec<u8>) -> (u64, Arc<Vec<u8>>) {
-        self.keep(content, false)
+        self.keep(content, None)
     }
 
-    /// Keeps the target of a symbolic link in the same way.
-    pub(super) fn add_link(&self, target: Vec<u8>) -> (u64, Arc<Vec<u8>>) {
-        self.keep(target, true)
+    /// Keeps the target of a symbolic link of this time in the same way.
+    pub(super) fn add_link(&self, target: Vec<u8>, mtime: i64) -> (u64, Arc<Vec<u8>>) {
+        self.keep(target, Some(mtime))
     }
 
-    fn keep(&self, content: Vec<u8>, link: bool) -> (u64, Arc<Vec<u8>>) {
+    fn keep(&self, content: Vec<u8>, link: Option<i64>) -> (u64, Arc<Vec<u8>>) {
         let ino = DIRECTORY_INO + 1 + self.next.fetch_add(1, Ordering::Relaxed);
         let content = Arc::new(content);
         self.known
@@ -59,8 +60,9 @@ impl Snapshots {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&ino).map(|known| Arc::clone(&known.content))
     }
 
-    pub(super) fn is_link(&self, ino: u64) -> bool {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&ino).is_some_and(|known| known.link)
+    /// The time of a symbolic link; none if it is a file.
+    pub(super) fn link_time(&self, ino: u64) -> Option<i64> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&ino).and_then(|known| known.link)
     }
 
     pub(super) fn forget(&self, ino: u64, lookups: u64) {

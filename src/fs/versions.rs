@@ -33,6 +33,7 @@ const MOST_HISTORIES: usize = 64;
 const MOST_VERSIONS: usize = 100_000;
 /// How long a name in a directory of versions holds: what archives say of the past may turn out to be wrong.
 const BRIEFLY: Duration = Duration::from_secs(5);
+
 /// The versions of a resource as they were known at a time.
 struct History {
     /// When they changed last.
@@ -60,8 +61,8 @@ enum Found {
     Nothing,
     /// The version whose file has this name.
     Version(Node, String),
-    /// A symbolic link to this name.
-    Link(String),
+    /// A symbolic link to this name, with the time of what it names.
+    Link(i64, String),
 }
 
 impl Versions {
@@ -151,9 +152,9 @@ impl Versions {
         reply.error(Errno::ENOENT);
     }
 
-    fn link(&self, target: String, reply: ReplyEntry) {
-        let (ino, content) = self.snapshots.add_link(target.into_bytes());
-        let attributes = self.owner.link(ino, content.len() as u64);
+    fn link(&self, target: String, mtime: i64, reply: ReplyEntry) {
+        let (ino, content) = self.snapshots.add_link(target.into_bytes(), mtime);
+        let attributes = self.owner.link(ino, mtime, content.len() as u64);
         reply.entry_with_ttls(&FOR_EVER, &NOT_AT_ALL, &attributes, self.generation);
     }
 
@@ -167,7 +168,7 @@ impl Versions {
         let Some(moment) = spelled else { return self.negative(reply) };
         let own = format!("{AT}{}", moment.basic(true));
         if own != name {
-            return self.link(own, reply);
+            return self.link(own, moment.nanos(), reply);
         }
         match self.moments.number(moment.nanos()) {
             Some(number) => {
@@ -199,10 +200,11 @@ impl Versions {
         let answer = move |this: &Self, found| match found {
             Err(errno) => reply.error(errno),
             Ok(Found::Nothing) => this.negative(reply),
-            Ok(Found::Version(_, name)) if is_directory => this.link(format!("{SELF}/{name}"), reply),
-            Ok(Found::Link(name)) if is_directory => this.link(format!("{SELF}/{name}"), reply),
+            Ok(Found::Version(Node::File { mtime, .. }, name) | Found::Link(mtime, name)) if is_directory => {
+                this.link(format!("{SELF}/{name}"), mtime, reply);
+            }
             Ok(Found::Version(node, _)) => this.node(&node, &BRIEFLY, reply),
-            Ok(Found::Link(target)) => this.link(target, reply),
+            Ok(Found::Link(mtime, target)) => this.link(target, mtime, reply),
         };
         // A history may be long.
         self.contents.aside(Box::new(move || {
@@ -240,7 +242,7 @@ impl Versions {
         let found = versions.clone().find(|version| version.name == own);
         let found = found.or_else(|| versions.find(|version| version.in_force(moment)));
         let found = found.filter(|version| !version.places.is_empty());
-        Ok(found.map_or(Found::Nothing, |version| Found::Link(version.name.clone())))
+        Ok(found.map_or(Found::Nothing, |version| Found::Link(version.mtime, version.name.clone())))
     }
 
     pub(super) fn lookup_at(self: &Arc<Self>, number: u32, directory: i64, name: &str, reply: ReplyEntry) {
