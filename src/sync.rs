@@ -180,6 +180,15 @@ pub enum Trigger {
     Repair,
 }
 
+/// What is fetched ahead of use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Everything of the current tree at or below this name.
+    Below(i64),
+    /// All versions of this resource that are known and can be had.
+    Versions(i64),
+}
+
 /// What a sync came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
@@ -533,38 +542,25 @@ impl Engine {
         self.contents.streaming(version)
     }
 
-    /// Fetches the content of everything at or below a name, and keeps it if `pin` says so. `tell` is
-    /// told of progress: files and bytes done, files that failed.
+    /// Fetches content, and keeps it if `pin` says so. `tell` is told of progress: files and bytes done, files that
+    /// failed.
     ///
     /// # Errors
     /// If the catalog fails. Files that cannot be had are counted.
     pub async fn fetch(
         self: &Arc<Self>,
-        name: i64,
+        wanted: Wanted,
         pin: bool,
         tell: impl FnMut(u64, u64, u64) + Send,
     ) -> Result<(), SyncError> {
         if pin {
+            let (Wanted::Below(name) | Wanted::Versions(name)) = wanted;
             self.ledger.write(move |transaction| transaction.pin(name)).await?;
         }
-        self.contents.fetch_below(name, tell).await
-    }
-
-    /// Fetches the versions of a resource, and keeps them if `pin` says so. The Source is asked for them first. `tell`
-    /// is told of progress, as in [`Engine::fetch`].
-    ///
-    /// # Errors
-    /// If the catalog fails. Versions that cannot be had are counted.
-    pub async fn fetch_versions(
-        self: &Arc<Self>,
-        resource: i64,
-        pin: bool,
-        tell: impl FnMut(u64, u64, u64) + Send,
-    ) -> Result<(), SyncError> {
-        if pin {
-            self.ledger.write(move |transaction| transaction.pin(resource)).await?;
+        match wanted {
+            Wanted::Below(name) => self.contents.fetch_below(name, tell).await,
+            Wanted::Versions(resource) => self.contents.fetch_versions(resource, tell).await,
         }
-        self.contents.fetch_versions(resource, tell).await
     }
 
     /// Brings everything to the disk, before the end.

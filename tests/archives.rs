@@ -48,14 +48,6 @@ fn mount(source: &Source) -> Mirror {
     Mirror::mount(&source.url("/"), "poll=0")
 }
 
-fn names(mirror: &Mirror, below: &str) -> Vec<String> {
-    let listed = fs::read_dir(mirror.path(below)).unwrap_or_else(|error| panic!("{below}: {error}"));
-    let mut names: Vec<String> =
-        listed.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
-    names.sort();
-    names
-}
-
 fn text(mirror: &Mirror, below: &str) -> Result<String, Option<i32>> {
     mirror.read(below).map(|body| String::from_utf8(body).unwrap()).map_err(|error| error.raw_os_error())
 }
@@ -100,7 +92,7 @@ fn one_url_for_all_times_gives_each_its_own() {
         assert_eq!(text(&mirror, &format!(".versions/@{moment}/a")), Ok(format!("of {year}")), "{moment}");
     }
     assert_eq!(text(&mirror, ".versions/a/2007-01-01"), NOWHERE);
-    assert_eq!(names(&mirror, ".versions/a").len(), 4);
+    assert_eq!(mirror.names(".versions/a").len(), 4);
     mirror.kill();
     assert!(mirror.try_mount().status.success());
     assert_eq!(text(&mirror, ".versions/a/20090101T000000Z"), Ok("of 2009".to_owned()));
@@ -147,7 +139,7 @@ fn what_is_not_the_capture_is_not_taken_for_it() {
     source.server.remove(&original(2008));
     let mirror = mount(&source);
     let read = |year: i16| text(&mirror, &format!(".versions/a/{year}0101T000000Z"));
-    assert_eq!(names(&mirror, ".versions/a").len(), 10);
+    assert_eq!(mirror.names(".versions/a").len(), 10);
     assert_eq!(read(2001), Ok("true 2001".to_owned()));
     assert_eq!(read(2002), Ok("<page 2002>".to_owned()));
     assert_eq!(read(2003), EIO);
@@ -162,7 +154,7 @@ fn what_is_not_the_capture_is_not_taken_for_it() {
     assert_eq!(xattr(&mirror.path(".versions/a/20020101T000000Z"), "user.resourcesync.original"), None);
     // What there is not, and never will be, is listed no more; what may come back is.
     let left = [2001, 2002, 2003, 2008].map(|year| format!("{year}0101T000000Z"));
-    assert_eq!(names(&mirror, ".versions/a"), [&left[..], &[spelled(0)]].concat());
+    assert_eq!(mirror.names(".versions/a"), [&left[..], &[spelled(0)]].concat());
     source.server.on(&original(2003), true_bytes(2003));
     std::thread::sleep(Duration::from_secs(4));
     assert_eq!(read(2003), Ok("true 2003".to_owned()));
@@ -193,7 +185,7 @@ fn a_link_is_believed_as_far_as_it_can_be_held_to_something() {
 fn a_memento_link_to_the_resource_itself_is_no_place_for_what_was() {
     let source = linking(&ln("memento", "/a", ""), false);
     let mirror = mount(&source);
-    assert_eq!(names(&mirror, ".versions/a"), [spelled(0)]);
+    assert_eq!(mirror.names(".versions/a"), [spelled(0)]);
     source.server.file("/a", "newer");
     list(&source, &at(60), "", &ln("memento", "/a", ""));
     mirror.refreshed();
@@ -216,11 +208,11 @@ fn other_words_of_the_same_bytes_are_no_other_version() {
     let wanted = |more: &[&str]| -> Vec<String> {
         more.iter().map(|year| format!("{year}0101T000000Z")).chain([spelled(0)]).collect()
     };
-    assert_eq!(names(&mirror, ".versions/a"), wanted(&["2001"]));
+    assert_eq!(mirror.names(".versions/a"), wanted(&["2001"]));
     for links in [link("2001") + &link("2002"), link("2001"), link("2002")] {
         list(&source, &at(0), &facts_of(b"now"), &links);
         mirror.refreshed();
-        assert_eq!(names(&mirror, ".versions/a"), wanted(&["2001", "2002"]));
+        assert_eq!(mirror.names(".versions/a"), wanted(&["2001", "2002"]));
         assert_eq!(text(&mirror, &format!(".versions/a/{}", spelled(0))), Ok("now".to_owned()));
     }
     // What was the link of a version is not another version because another edition dates it otherwise.
@@ -232,7 +224,7 @@ fn other_words_of_the_same_bytes_are_no_other_version() {
         ln("memento", "/own2", &facts_of(b"newer")) + &ln("memento", "/own", "modified=\"2026-01-31T10:00:00Z\"");
     list(&source, &at(60), &facts_of(b"newer"), &both);
     mirror.refreshed();
-    assert_eq!(names(&mirror, ".versions/a"), [wanted(&["2001", "2002"]), vec![spelled(60)]].concat());
+    assert_eq!(mirror.names(".versions/a"), [wanted(&["2001", "2002"]), vec![spelled(60)]].concat());
 }
 
 #[test]
@@ -256,7 +248,7 @@ fn a_size_that_was_a_lie_costs_one_error_and_no_name() {
         }
     }
     assert_eq!((fs::read(&path).unwrap(), fs::metadata(&path).unwrap().len()), (b"first".to_vec(), 5));
-    assert_eq!(names(&mirror, ".versions/a"), ["20010101T000000Z".to_owned(), spelled(0)]);
+    assert_eq!(mirror.names(".versions/a"), ["20010101T000000Z".to_owned(), spelled(0)]);
 }
 
 #[test]
@@ -320,10 +312,10 @@ fn a_resource_that_went_keeps_its_versions_when_others_come_below_its_name() {
     changes += &source.does("created", "/foo/bar", 20, "bar");
     source.changes(&changes);
     mirror.refreshed();
-    assert_eq!(names(&mirror, ".versions/foo"), ["@self", "bar"]);
+    assert_eq!(mirror.names(".versions/foo"), ["@self", "bar"]);
     assert_eq!(text(&mirror, &format!(".versions/foo/@self/{}", spelled(0))), Ok("one".to_owned()));
     assert_eq!(text(&mirror, &format!(".versions/@{}/foo", at(5))), Ok("one".to_owned()));
-    assert_eq!(names(&mirror, &format!(".versions/@{}/foo", at(25))), ["bar"]);
+    assert_eq!(mirror.names(&format!(".versions/@{}/foo", at(25))), ["bar"]);
     // A moment is looked up where its resource is, wherever that lies now.
     let link = fs::read_link(mirror.path(&format!(".versions/foo/{}", at(5)))).unwrap();
     assert_eq!(link.to_string_lossy(), format!("@self/{}", spelled(0)));
@@ -347,11 +339,11 @@ fn a_change_that_a_list_told_first_leaves_no_hole() {
     source.put("/a", b"newer");
     list(&source, &at(50), &facts_of(b"newer"), "");
     mirror.refreshed();
-    assert_eq!(names(&mirror, ".versions/a"), [spelled(0), spelled(50)]);
+    assert_eq!(mirror.names(".versions/a"), [spelled(0), spelled(50)]);
     let told =
         source.does("updated", "/a", 100, "newer").replace("</loc>", &format!("</loc><lastmod>{}</lastmod>", at(50)));
     offer_changes(&source, &mirror, &told);
-    assert_eq!(names(&mirror, ".versions/a"), [spelled(0), spelled(100)]);
+    assert_eq!(mirror.names(".versions/a"), [spelled(0), spelled(100)]);
     for (second, body) in [(40, "now"), (60, "now"), (110, "newer")] {
         assert_eq!(text(&mirror, &format!(".versions/a/{}", at(second))), Ok(body.to_owned()), "{second}");
         assert_eq!(text(&mirror, &format!(".versions/@{}/a", at(second))), Ok(body.to_owned()), "{second}");
@@ -365,7 +357,7 @@ fn a_clock_that_runs_ahead_hides_nothing() {
     let mirror = mount(&source);
     let later = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(5);
     assert_eq!(text(&mirror, &format!(".versions/@{later}/a")), Ok("now".to_owned()));
-    assert_eq!(names(&mirror, ".versions/a").len(), 1);
+    assert_eq!(mirror.names(".versions/a").len(), 1);
 }
 
 #[test]
@@ -416,7 +408,7 @@ fn a_listing_that_is_under_way_neither_doubles_nor_skips() {
         .collect();
     list(&source, &at(0), &facts_of(b"now"), &older);
     mirror.refreshed();
-    assert!(names(&mirror, ".versions/a").len() > 150);
+    assert!(mirror.names(".versions/a").len() > 150);
     found.extend(some_names(&directory, usize::MAX));
     let mut distinct = found.clone();
     distinct.sort();
@@ -436,7 +428,7 @@ fn what_is_read_of_an_archive_is_kept_once() {
         source.server.on(&url, move |request| capture(request, "always the same", year));
     }
     let mirror = mount(&source);
-    for name in names(&mirror, ".versions/a").iter().filter(|name| name.as_str() < "2026") {
+    for name in mirror.names(".versions/a").iter().filter(|name| name.as_str() < "2026") {
         let mut body = String::new();
         fs::File::open(mirror.path(".versions/a").join(name)).unwrap().read_to_string(&mut body).unwrap();
         assert_eq!(body, "always the same");
@@ -460,7 +452,7 @@ fn what_an_archive_has_of_a_version_that_was_nowhere_is_there_at_once() {
     // Its name alone, or a moment's tree alone, makes its archive be asked.
     let then = mirror.path(&format!(".versions/@{}/a", at(300)));
     assert_eq!(fs::read_to_string(&then).unwrap(), "now");
-    assert_eq!(names(&mirror, ".versions/a"), [spelled(0), spelled(600)]);
+    assert_eq!(mirror.names(".versions/a"), [spelled(0), spelled(600)]);
     let again = Mirror::mount(&source.url("/"), "poll=0");
     drop(again);
     assert_eq!(text(&mirror, &format!(".versions/a/{}", spelled(0))), Ok("now".to_owned()));
@@ -479,7 +471,7 @@ fn a_capture_that_was_read_is_here_when_the_source_tells_of_it() {
     let told =
         |second: u64| support::changes::change(&source.url("/a"), "updated", &format!("datetime=\"{}\"", at(second)));
     offer_changes(&source, &mirror, &(told(300) + &told(400)));
-    assert_eq!(names(&mirror, ".versions/a"), [spelled(0), spelled(300), spelled(400)][1..]);
+    assert_eq!(mirror.names(".versions/a"), [spelled(0), spelled(300), spelled(400)][1..]);
     assert_eq!(text(&mirror, &format!(".versions/a/{}", spelled(300))), Ok("seen".to_owned()));
     source.server.remove("/seen");
     mirror.unmount();
@@ -502,7 +494,7 @@ fn changes_within_a_second_are_versions_even_if_nothing_tells_them_apart() {
     source.server.file("/m/2", "BBBB");
     source.changes(&entries);
     mirror.refreshed();
-    let found = names(&mirror, ".versions/b");
+    let found = mirror.names(".versions/b");
     assert_eq!(found, [spelled(10), format!("{}~2", spelled(10))]);
     let mut bodies: Vec<_> = found.iter().map(|name| text(&mirror, &format!(".versions/b/{name}")).unwrap()).collect();
     bodies.sort();
@@ -516,14 +508,14 @@ fn other_words_keep_the_places_of_the_first() {
     source.server.file("/map", map);
     source.server.file("/seen", "now");
     let mirror = mount(&source);
-    assert_eq!(names(&mirror, ".versions/a"), [spelled(0)]);
+    assert_eq!(mirror.names(".versions/a"), [spelled(0)]);
     // Another edition says more, and links to less; then the resource is another, and nobody had read it.
     list(&source, &at(0), &(facts_of(b"now") + " type=\"text/plain\""), "");
     mirror.refreshed();
     source.server.file("/a", "newer");
     list(&source, &at(60), &facts_of(b"newer"), "");
     mirror.refreshed();
-    assert_eq!(names(&mirror, ".versions/a"), [spelled(0), spelled(60)]);
+    assert_eq!(mirror.names(".versions/a"), [spelled(0), spelled(60)]);
     assert_eq!(text(&mirror, &format!(".versions/a/{}", spelled(0))), Ok("now".to_owned()));
     assert_eq!(text(&mirror, &format!(".versions/@{}/a", at(30))), Ok("now".to_owned()));
 }
@@ -538,7 +530,7 @@ fn one_archive_that_hangs_does_not_hide_another() {
     list(&source, &at(0), &facts_of(b"now"), &(ln("timemap", "/hangs", "") + &ln("timemap", &other.url("/map"), "")));
     let mirror = Mirror::mount(&source.url("/"), "poll=0,timeout=2");
     let began = Instant::now();
-    while names(&mirror, ".versions/a").len() < 2 {
+    while mirror.names(".versions/a").len() < 2 {
         assert!(began.elapsed() < Duration::from_secs(30), "{}", mirror.errors());
         std::thread::sleep(Duration::from_millis(300));
     }
@@ -571,9 +563,9 @@ fn a_moment_in_a_directory_that_nothing_is_known_of_makes_its_archive_be_asked()
     assert_eq!(first(".versions/papers/2024/a.txt/2000-01-01"), NOWHERE);
     // A listing is of what is known.
     let mirror = mount(&source);
-    assert_eq!(names(&mirror, ".versions/@2005-01-01"), Vec::<String>::new());
+    assert_eq!(mirror.names(".versions/@2005-01-01"), Vec::<String>::new());
     assert_eq!(text(&mirror, ".versions/@2005-01-01/papers/2024/a.txt"), Ok("old".to_owned()));
-    assert_eq!(names(&mirror, ".versions/@2005-01-01"), ["papers"]);
+    assert_eq!(mirror.names(".versions/@2005-01-01"), ["papers"]);
     // What cannot be asked is not said to be nowhere; and when somebody says so, it is asked again.
     listed("/none");
     let mirror = mount(&source);

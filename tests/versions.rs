@@ -15,15 +15,6 @@ use support::pywb::Pywb;
 use support::server::Reply;
 use support::{Mirror, entry, facts_of, md5, output, resource_list, scramble, sha256, xattr};
 
-/// The names in a directory, in order.
-fn names(mirror: &Mirror, below: &str) -> Vec<String> {
-    let listed = fs::read_dir(mirror.path(below)).unwrap_or_else(|error| panic!("{below}: {error}"));
-    let mut names: Vec<String> =
-        listed.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
-    names.sort();
-    names
-}
-
 fn link_to(mirror: &Mirror, below: &str) -> String {
     let target = fs::read_link(mirror.path(below)).unwrap_or_else(|error| panic!("{below}: {error}"));
     target.to_string_lossy().into_owned()
@@ -83,7 +74,7 @@ fn with_captures(redirect: bool, links: impl Fn(&Pywb) -> String) -> (Source, Py
 fn shows_captures(mirror: &Mirror) {
     let of = |name: &str| format!(".versions/dir/res2.xml/{name}");
     let files: Vec<String> = CAPTURED.iter().map(|(_, name)| format!("{name}.xml")).collect();
-    assert_eq!(names(mirror, ".versions/dir/res2.xml"), [files.clone(), vec![format!("{}.xml", spelled(0))]].concat());
+    assert_eq!(mirror.names(".versions/dir/res2.xml"), [files.clone(), vec![format!("{}.xml", spelled(0))]].concat());
     for (number, file) in files.iter().enumerate() {
         let body = format!("<r version='{}'>captured</r>\n", number + 1);
         assert_eq!(text(mirror, &of(file)), body);
@@ -171,7 +162,7 @@ fn the_version_that_the_source_lists_and_its_capture_are_one() {
     source.server.file("/resourcelist.xml", resource_list(&at(0), &listed));
     let mirror = Mirror::mount(&source.url("/"), "poll=0");
     let files: Vec<String> = CAPTURED.iter().map(|(_, name)| format!("{name}.xml")).collect();
-    assert_eq!(names(&mirror, ".versions/dir/res2.xml"), files);
+    assert_eq!(mirror.names(".versions/dir/res2.xml"), files);
     let newest = mirror.path(".versions/dir/res2.xml").join(&files[2]);
     assert_eq!(fs::read(&newest).unwrap(), body);
     assert_eq!(xattr(&newest, "user.resourcesync.verified").unwrap(), "yes");
@@ -275,18 +266,18 @@ fn a_memento_link_is_another_place_or_another_version() {
     source.server.file("/m/other", "then");
     let mirror = mounted(&source);
     // The entry's own hash: no second version.
-    assert_eq!(names(&mirror, ".versions/same"), [spelled(0)]);
+    assert_eq!(mirror.names(".versions/same"), [spelled(0)]);
     assert_eq!(log(&mirror, "same").as_array().unwrap().len(), 1);
     // Another hash: another version, verified by it.
-    assert_eq!(names(&mirror, ".versions/other"), ["20251231T235959Z".to_owned(), spelled(10)]);
+    assert_eq!(mirror.names(".versions/other"), ["20251231T235959Z".to_owned(), spelled(10)]);
     assert_eq!(text(&mirror, ".versions/other/20251231T235959Z"), "then");
     let verified = mirror.path(".versions/other/20251231T235959Z");
     assert_eq!(xattr(&verified, "user.resourcesync.verified").unwrap(), "yes");
     assert_eq!(fs::metadata(mirror.path(".versions/other/20251231T235959Z")).unwrap().len(), 4);
     // One that its server does not have is found out, and then only in the log.
-    assert_eq!(names(&mirror, ".versions/dead"), ["20251231T235959Z".to_owned(), spelled(10)]);
+    assert_eq!(mirror.names(".versions/dead"), ["20251231T235959Z".to_owned(), spelled(10)]);
     assert!(mirror.read(".versions/dead/20251231T235959Z").is_err());
-    assert_eq!(names(&mirror, ".versions/dead"), [spelled(10)]);
+    assert_eq!(mirror.names(".versions/dead"), [spelled(10)]);
     assert!(is_missing(&mirror, ".versions/dead/2026-01-15"));
     let logged = log(&mirror, "dead");
     assert_eq!((&logged[1]["name"], &logged[1]["where"]), (&serde_json::Value::Null, &serde_json::json!([])));
@@ -294,7 +285,7 @@ fn a_memento_link_is_another_place_or_another_version() {
     let change = source.does("updated", "/same", 20, "newer");
     source.changes(&change);
     mirror.refreshed();
-    assert_eq!(names(&mirror, ".versions/same"), [spelled(0), spelled(20)]);
+    assert_eq!(mirror.names(".versions/same"), [spelled(0), spelled(20)]);
     assert_eq!(text(&mirror, &format!(".versions/same/{}", spelled(0))), "now");
     assert_eq!(text(&mirror, "same"), "newer");
 }
@@ -307,7 +298,7 @@ fn what_can_be_had_nowhere_is_in_the_log_alone() {
     source.changes(&changes);
     mirror.refreshed();
     // Nobody read the first two, and the Source has the newest only.
-    assert_eq!(names(&mirror, ".versions/a.txt"), [format!("{}.txt", spelled(20))]);
+    assert_eq!(mirror.names(".versions/a.txt"), [format!("{}.txt", spelled(20))]);
     assert!(is_missing(&mirror, &format!(".versions/a.txt/{}.txt", spelled(10))));
     assert!(is_missing(&mirror, &format!(".versions/a.txt/{}", at(15))));
     let logged = log(&mirror, "a.txt");
@@ -327,11 +318,11 @@ fn what_can_be_had_nowhere_is_in_the_log_alone() {
     source.changes(&changes);
     mirror.refreshed();
     assert!(is_missing(&mirror, "a.txt"));
-    assert_eq!(names(&mirror, ".versions"), ["a.txt"]);
+    assert_eq!(mirror.names(".versions"), ["a.txt"]);
     assert_eq!(text(&mirror, &format!(".versions/a.txt/{}", at(25))), "three");
     assert_eq!(text(&mirror, &format!(".versions/@{}/a.txt", at(29))), "three");
     assert!(is_missing(&mirror, &format!(".versions/a.txt/{}", at(30))));
-    assert_eq!(names(&mirror, &format!(".versions/@{}", at(30))), Vec::<String>::new());
+    assert_eq!(mirror.names(&format!(".versions/@{}", at(30))), Vec::<String>::new());
 }
 
 #[test]
@@ -360,7 +351,7 @@ fn within_a_second_versions_have_names_of_their_own() {
         (format!("{stem}.75Z~2.txt"), "five"),
         (format!("{second}.txt"), "two"),
     ];
-    assert_eq!(names(&mirror, ".versions/a.txt"), files.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>());
+    assert_eq!(mirror.names(".versions/a.txt"), files.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>());
     for (name, body) in &files {
         assert_eq!(text(&mirror, &of(name)), *body);
     }
@@ -379,7 +370,7 @@ fn a_spelling_is_a_link_and_a_name_is_not() {
     mirror.refreshed();
     assert_eq!(text(&mirror, "data/a.tar.gz"), "two");
     let of = |name: &str| format!(".versions/data/a.tar.gz/{name}");
-    assert_eq!(names(&mirror, ".versions/data/a.tar.gz"), ["20260301T080000Z.gz", "20260301T090000Z.gz"]);
+    assert_eq!(mirror.names(".versions/data/a.tar.gz"), ["20260301T080000Z.gz", "20260301T090000Z.gz"]);
     for spelling in [
         "20260301T080000Z",
         "2026-03-01T08:00:00Z",
@@ -400,7 +391,7 @@ fn a_spelling_is_a_link_and_a_name_is_not() {
     for spelling in ["20260301T075959Z", "2026", "yesterday", "20260301T080000Z.pdf", "@20260301T080000Z", ""] {
         assert!(spelling.is_empty() || is_missing(&mirror, &of(spelling)), "{spelling}");
     }
-    assert_eq!(names(&mirror, ".versions/plain"), ["20260301T080000Z"]);
+    assert_eq!(mirror.names(".versions/plain"), ["20260301T080000Z"]);
     // A moment's tree has one spelling of its own; all others lead to it.
     assert_eq!(link_to(&mirror, ".versions/@2026-03-01T10:30:00+02:00"), "@20260301T083000Z");
     assert_eq!(link_to(&mirror, ".versions/@20260301083000"), "@20260301T083000Z");
@@ -408,7 +399,7 @@ fn a_spelling_is_a_link_and_a_name_is_not() {
     assert_eq!(support::files(&mirror.path(".versions/@2026-03-01T08:30:00Z")), ["data/a.tar.gz", "plain"]);
     assert!(is_missing(&mirror, ".versions/@nonsense"));
     // It is reached by name, and not listed, unless that is asked for; and nothing can be written to it.
-    assert_eq!(names(&mirror, ""), ["data", "plain"]);
+    assert_eq!(mirror.names(""), ["data", "plain"]);
     assert!(fs::write(mirror.path(".versions/plain/new"), "x").is_err_and(|error| error.raw_os_error() == Some(30)));
     assert!(
         fs::remove_file(mirror.path(&of("20260301T080000Z.gz"))).is_err_and(|error| error.raw_os_error() == Some(30))
@@ -429,7 +420,7 @@ fn a_spelling_is_a_link_and_a_name_is_not() {
 fn visible_lists_it() {
     let source = Source::start(&[("/a", "a")], &[]);
     let mirror = Mirror::mount(&source.url("/"), "poll=0,visible");
-    assert_eq!(names(&mirror, ""), [".resourcesync", ".versions", "a"]);
+    assert_eq!(mirror.names(""), [".resourcesync", ".versions", "a"]);
     assert_eq!(support::shell(&format!("cd {} && find .versions", mirror.directory.display())).lines().count(), 3);
 }
 
@@ -448,14 +439,14 @@ fn an_archive_that_told_first_and_the_change_are_one_version() {
     source.server.file("/resourcelist.xml", resource_list(&at(0), &listed));
     source.server.file("/m/1", "two");
     let mirror = mounted(&source);
-    assert_eq!(names(&mirror, ".versions/a"), [spelled(0), spelled(40)]);
+    assert_eq!(mirror.names(".versions/a"), [spelled(0), spelled(40)]);
     let held = fs::File::open(mirror.path(&format!(".versions/a/{}", spelled(40)))).unwrap();
     assert_eq!(std::io::read_to_string(&held).unwrap(), "two");
     let change = source.does("updated", "/a", 40, "two");
     source.changes(&change);
     mirror.refreshed();
     assert_eq!(text(&mirror, "a"), "two");
-    assert_eq!(names(&mirror, ".versions/a"), [spelled(0), spelled(40)]);
+    assert_eq!(mirror.names(".versions/a"), [spelled(0), spelled(40)]);
     assert_eq!(log(&mirror, "a").as_array().unwrap().len(), 2);
     assert_eq!(text(&mirror, &format!(".versions/a/{}", spelled(40))), "two");
     assert_eq!(held.metadata().unwrap().len(), 3);
@@ -491,24 +482,24 @@ fn one_that_is_listed_costs_one_request_and_others_none() {
             .filter(|one| one.path.starts_with("/map") || one.path.starts_with("/m/"))
             .count()
     };
-    assert_eq!(names(&mirror, ".versions/d"), ["a", "b", "c"]);
+    assert_eq!(mirror.names(".versions/d"), ["a", "b", "c"]);
     // What lies in the current tree, or in that of a moment, is not asked for.
     support::shell(&format!("cd {} && find .versions/@{} -ls && ls -l .versions/d", mirror.directory.display(), at(5)));
     assert_eq!(asked(), 0);
-    assert_eq!(names(&mirror, ".versions/d/a").len(), 501);
+    assert_eq!(mirror.names(".versions/d/a").len(), 501);
     assert_eq!(asked(), 1, "the TimeMap");
-    assert_eq!(names(&mirror, ".versions/d/a").len(), 501);
+    assert_eq!(mirror.names(".versions/d/a").len(), 501);
     assert_eq!(asked(), 1, "it is fresh");
     // They are fetched ahead of use, those that can be had.
     source.server.file("/m/7", "seven");
     let fetched = support::run(&["fetch", &mirror.path(".versions/d/a").to_string_lossy()]);
     assert!(support::text(&fetched).contains("499 files could not be had"), "{}", support::text(&fetched));
     assert_eq!(text(&mirror, ".versions/d/a/20120103T090007Z"), "seven");
-    assert_eq!(names(&mirror, ".versions/d/a").len(), 2);
+    assert_eq!(mirror.names(".versions/d/a").len(), 2);
     // A directory of versions is asked for when it is read, and once.
     mirror.remount();
     let before = asked();
-    assert_eq!(names(&mirror, ".versions/d/a").len(), 2);
+    assert_eq!(mirror.names(".versions/d/a").len(), 2);
     assert_eq!(asked(), before, "what was read lately need not be asked again, even by the next process");
 }
 
@@ -520,14 +511,14 @@ fn a_source_that_cannot_be_asked_is_waited_for_no_longer_than_timeout() {
     source.server.file("/resourcelist.xml", resource_list(&at(0), &listed));
     let mirror = Mirror::mount(&source.url("/"), "poll=0,timeout=2");
     let began = Instant::now();
-    assert_eq!(names(&mirror, ".versions/a"), [spelled(0)]);
+    assert_eq!(mirror.names(".versions/a"), [spelled(0)]);
     assert!(began.elapsed() < Duration::from_millis(2500), "{:?}", began.elapsed());
     let trouble = xattr(&mirror.path(".versions/a"), "user.resourcesync.error").unwrap();
     assert!(trouble.contains("no answer within"), "{trouble}");
     let logged = fs::read_to_string(mirror.cache.join("log")).unwrap_or_default();
     assert!(logged.is_empty() || logged.contains("its versions could not be asked for"), "{logged}");
     let began = Instant::now();
-    assert_eq!(names(&mirror, ".versions/a"), [spelled(0)]);
+    assert_eq!(mirror.names(".versions/a"), [spelled(0)]);
     // Whether there was one, nobody knows.
     assert!(mirror.read(".versions/a/2001").is_err_and(|error| error.raw_os_error() == Some(5)));
     assert!(began.elapsed() < Duration::from_secs(1), "nobody waits for it again so soon: {:?}", began.elapsed());
@@ -549,12 +540,12 @@ fn history_is_kept_as_long_as_keep_says_and_the_last_three_always() {
     }
     assert_eq!(text(&mirror, "a"), "6");
     let began = Instant::now();
-    while names(&mirror, ".versions/a").len() > 4 {
-        assert!(began.elapsed() < Duration::from_secs(30), "{:?}", names(&mirror, ".versions/a"));
+    while mirror.names(".versions/a").len() > 4 {
+        assert!(began.elapsed() < Duration::from_secs(30), "{:?}", mirror.names(".versions/a"));
         std::thread::sleep(Duration::from_millis(200));
     }
-    assert_eq!(names(&mirror, ".versions/a"), [30, 40, 50, 60].map(spelled));
-    assert_eq!(names(&mirror, ".versions/pinned").len(), 7, "what is pinned stays");
+    assert_eq!(mirror.names(".versions/a"), [30, 40, 50, 60].map(spelled));
+    assert_eq!(mirror.names(".versions/pinned").len(), 7, "what is pinned stays");
     assert_eq!(log(&mirror, "a").as_array().unwrap().len(), 7, "it is in the log all the same");
     assert_eq!(text(&mirror, &format!(".versions/a/{}", spelled(30))), "3");
 }

@@ -167,14 +167,6 @@ pub(super) fn resource_of(connection: &rusqlite::Connection, name: i64) -> Resul
 }
 
 impl Reader {
-    /// The resource that a name belongs to: `@self` to the name of its directory.
-    ///
-    /// # Errors
-    /// If SQLite fails.
-    pub fn resource_of(&self, name: i64) -> Result<i64> {
-        resource_of(self.connection(), name)
-    }
-
     /// Where a version can be had under URLs that are its alone, besides what its entry links to.
     ///
     /// # Errors

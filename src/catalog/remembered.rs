@@ -171,11 +171,11 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Versions of a resource that links or archives tell of. Returns how many were not known.
+    /// Versions of a resource that links or archives tell of.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn put_mementos(&mut self, resource: i64, told: &[Memento]) -> Result<u64> {
+    pub fn put_mementos(&mut self, resource: i64, told: &[Memento]) -> Result<()> {
         let mut known = self.versions_known(resource)?;
         let mut places = self.places_known(resource)?;
         let mut by_second: HashMap<i64, Vec<usize>> = HashMap::new();
@@ -183,7 +183,7 @@ impl Transaction<'_> {
             by_second.entry(Datetime::from_nanos(version.begin).second()).or_default().push(index);
         }
         let mut archived = known.iter().filter(|version| version.archived).count();
-        let (mut new, mut told_more) = (0, false);
+        let mut told_more = false;
         for memento in told {
             // One that is negotiated has the URL of all others.
             let same_url = places.urls.get(&memento.url).filter(|_| !memento.negotiated);
@@ -207,7 +207,7 @@ impl Transaction<'_> {
                             sure: None,
                         });
                         archived += 1;
-                        new += 1;
+                        told_more = true;
                         id
                     }
                 },
@@ -216,11 +216,10 @@ impl Transaction<'_> {
                 told_more |= self.put_place(version, memento)?;
             }
         }
-        if new > 0 || told_more {
+        if told_more {
             self.listing_changed(resource)?;
         }
-        self.rearrange(resource)?;
-        Ok(new)
+        self.rearrange(resource)
     }
 
     /// The versions of this name are not what they were: for whoever lists them.

@@ -13,7 +13,7 @@ use tokio::net::{UnixListener, unix::OwnedWriteHalf};
 use super::messages::{Progress, Request, Response};
 use super::{Stop, audit, log, mounts, options, report, show};
 use crate::catalog::{Ever, SetState};
-use crate::sync::{Engine, Trigger};
+use crate::sync::{Engine, Trigger, Wanted};
 
 const SOCKET: &str = "control";
 /// The longest request in bytes.
@@ -129,12 +129,6 @@ async fn refresh(engine: &Arc<Engine>, accept_deletions: bool, to: &mut OwnedWri
     }
 }
 
-/// What is to be fetched: all at or below a name of the current tree, or the versions of a resource.
-enum Wanted {
-    Below(i64),
-    Versions(i64),
-}
-
 /// What a path means to `fetch`, and how many files that are.
 async fn wanted(engine: &Arc<Engine>, path: &str) -> Result<(Wanted, u64), String> {
     let readers = engine.readers();
@@ -167,12 +161,7 @@ async fn fetch(engine: &Arc<Engine>, path: &str, pin: bool, to: &mut OwnedWriteH
     let tell = move |files, bytes, failed| {
         tell.send_replace((files, bytes, failed));
     };
-    let work = async {
-        match wanted {
-            Wanted::Below(name) => engine.fetch(name, pin, tell).await,
-            Wanted::Versions(resource) => engine.fetch_versions(resource, pin, tell).await,
-        }
-    };
+    let work = engine.fetch(wanted, pin, tell);
     tokio::pin!(work);
     let mut tick = tokio::time::interval(TICK);
     let result = loop {

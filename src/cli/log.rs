@@ -154,7 +154,7 @@ async fn entries(engine: &Arc<Engine>, path: &str, since: Option<&str>, to: &mut
     };
     let is_resource = !path.is_empty() && !readers.ask(|reader| reader.is_directory(name)).map_err(failed)?;
     if is_resource {
-        let resource = readers.ask(|reader| reader.resource_of(name)).map_err(failed)?;
+        let resource = readers.ask(|reader| reader.ever(name)).map_err(failed)?.resource;
         engine.history(resource, None).await;
         if let Some(trouble) = engine.asked(resource).trouble {
             let text = format!("the Source could not be asked for other versions: {trouble}");

@@ -39,7 +39,8 @@ impl Links {
 pub(super) fn facts(reader: &Reader, version: i64) -> Result<Option<(VersionRow, Links)>, CatalogError> {
     let Some(row) = reader.version(version)? else { return Ok(None) };
     // The entry of a current version says itself what there is.
-    let links = if row.current { Links::default() } else { Links::of_resource(reader, reader.resource_of(row.name)?)? };
+    let links =
+        if row.current { Links::default() } else { Links::of_resource(reader, reader.ever(row.name)?.resource)? };
     let mementos = reader.mementos(version)?;
     Ok(Some((row, Links { mementos, ..links })))
 }

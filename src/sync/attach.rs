@@ -115,7 +115,19 @@ impl Attacher {
         record: &Record,
         version: i64,
     ) -> Result<(), CatalogError> {
-        let Some(member) = self.member(entry, record) else { return Ok(()) };
+        match self.member(entry, record) {
+            Some(member) => self.attach(transaction, record, version, member),
+            None => Ok(()),
+        }
+    }
+
+    fn attach(
+        &mut self,
+        transaction: &Transaction<'_>,
+        record: &Record,
+        version: i64,
+        member: MemberRow,
+    ) -> Result<(), CatalogError> {
         let attached = transaction.attach(version, record, &member)?;
         self.count(attached, member, record);
         Ok(())
@@ -149,9 +161,7 @@ impl Attacher {
         let Some(mut member) = self.member(entry, record) else { return Ok(()) };
         // The version may come from a list that says less.
         member.hashes = Some(record.hashes.clone()).filter(|hashes| !hashes.is_empty());
-        let attached = transaction.attach(version, record, &member)?;
-        self.count(attached, member, record);
-        Ok(())
+        self.attach(transaction, record, version, member)
     }
 
     fn count(&mut self, attached: Attached, member: MemberRow, record: &Record) {

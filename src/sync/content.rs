@@ -528,11 +528,13 @@ impl Contents {
 pub(super) fn tidy(store: &Store, readers: &Pool) -> Result<(), String> {
     for version in store.partials().map_err(|error| error.to_string())? {
         let row = readers.ask(|reader| reader.version(version)).map_err(|error| error.to_string())?;
-        let goes_on = |row: &VersionRow| {
-            let remembered = || readers.ask(|reader| reader.can_be_had(row.id)).unwrap_or(false);
-            row.content.is_none() && (row.current || remembered())
+        let goes_on = match &row {
+            Some(row) if row.content.is_none() => {
+                row.current || readers.ask(|reader| reader.can_be_had(row.id)).map_err(|error| error.to_string())?
+            }
+            _ => false,
         };
-        if !row.as_ref().is_some_and(goes_on) {
+        if !goes_on {
             store.forget_partial(version).map_err(|error| error.to_string())?;
         }
     }

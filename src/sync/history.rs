@@ -128,7 +128,11 @@ impl History {
         // What an earlier process read is in the catalog.
         known.or_else(|| match question {
             (resource, None) => {
-                let row = self.shared.readers.ask(|reader| reader.timemap(resource)).ok()??;
+                let found = self.shared.readers.ask(|reader| reader.timemap(resource));
+                let row = found.unwrap_or_else(|error| {
+                    self.shared.status.error(&error.to_string());
+                    None
+                })?;
                 let at = Datetime::from_nanos(row.read);
                 Some(Outcome { at, well: Some(at), trouble: None })
             }
@@ -187,7 +191,10 @@ impl History {
             Ok(versions.iter().any(|known| known.id == version && !known.places.is_empty()))
         });
         // What cannot be asked of the catalog need not be asked of the Source.
-        known.unwrap_or(true)
+        known.unwrap_or_else(|error| {
+            self.shared.status.error(&error.to_string());
+            true
+        })
     }
 
     async fn wait(self: &Arc<Self>, question: Question, deadline: tokio::time::Instant) {

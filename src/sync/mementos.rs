@@ -126,8 +126,8 @@ impl Contents {
         if !places.is_empty() || !waited_for {
             return Ok(places);
         }
-        let resource = self.readers.ask(|reader| reader.resource_of(row.name));
-        let resource = resource.map_err(|error| self.failed(row.id, error.to_string()))?;
+        let resource = self.readers.ask(|reader| reader.ever(row.name));
+        let resource = resource.map_err(|error| self.failed(row.id, error.to_string()))?.resource;
         self.history.bring(resource, None).await;
         self.locations_of(row)
     }

@@ -239,6 +239,15 @@ impl Mirror {
         self.status()["errors"].to_string()
     }
 
+    /// The names in a directory, in order.
+    pub fn names(&self, below: &str) -> Vec<String> {
+        let listed = fs::read_dir(self.path(below)).unwrap_or_else(|error| panic!("{below}: {error}"));
+        let name = |entry: std::io::Result<fs::DirEntry>| entry.expect("an entry").file_name();
+        let mut names: Vec<String> = listed.map(|entry| name(entry).to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
     /// The paths of all files below, in order.
     pub fn files(&self) -> Vec<String> {
         files(&self.directory)
