@@ -35,6 +35,7 @@ mod record;
 mod remembered;
 mod rows;
 mod schema;
+mod sets;
 mod transaction;
 mod tree;
 mod writer;
