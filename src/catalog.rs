@@ -21,6 +21,7 @@
 //! current version, or a directory below which a live file is.
 
 mod changes;
+mod channels;
 mod compare;
 mod contents;
 mod feeds;
@@ -45,6 +46,7 @@ use std::path::Path;
 use thiserror::Error;
 
 pub use changes::{Changed, How};
+pub use channels::{Backlog, Channel, Reading, Subscription, Waiting};
 pub use compare::{Compared, Comparison, Difference, Kept};
 pub use feeds::{Beginning, Feed, Offer, Tally};
 pub use history::{VersionLog, Whence};

@@ -14,6 +14,7 @@
 //! | [`source`] | [`document`] |
 //! | [`versions`] | [`source`], [`document`] |
 //! | [`sync`] | all above |
+//! | [`notify`] | [`source`], [`document`] for times, and the engine's door |
 //! | [`fs`] | [`catalog`], [`document`] for times, [`path`] for names, and "bring me this version"; not HTTP |
 //! | [`demo`] | [`document`] |
 //! | [`cli`] | all |
@@ -28,6 +29,7 @@ pub mod cli;
 pub mod demo;
 pub mod document;
 pub mod fs;
+pub mod notify;
 pub mod patch;
 pub mod path;
 pub mod source;

@@ -20,6 +20,7 @@ mod error;
 mod html;
 mod links;
 mod pace;
+mod push;
 
 pub use client::{Answer, Asked, Client, Options, Validators};
 pub use content::{Expected, Form, Hasher, Sums, decode, locations, verify};
@@ -27,3 +28,4 @@ pub use credentials::Credentials;
 pub use discovery::{CapabilityDocument, Discovery, FoundSet, Route, discover};
 pub use error::{SourceError, Trouble};
 pub use links::{LinkValue, parse_link_header};
+pub use push::Posted;

@@ -29,6 +29,7 @@ mod dumps;
 mod feeds;
 mod fill;
 mod history;
+mod inbox;
 mod ledger;
 mod lists;
 mod members;
@@ -52,7 +53,7 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 
-use crate::catalog::{CatalogError, News, Pool, SetRow, Writer};
+use crate::catalog::{CatalogError, News, Pool, SetRow, Tally, Writer};
 use crate::document::{Capability, Datetime};
 use crate::path::Mapper;
 use crate::source::{Client, Discovery, SourceError};
@@ -61,6 +62,7 @@ use crate::store::Store;
 pub use audit::{Audit, Finding, Findings};
 pub use content::{Failure, Ready};
 pub use history::Asked;
+pub use inbox::{Announced, Heard, OfferedChannel};
 pub use status::{Progress, Status, Trouble};
 
 use content::{Contents, Doubt};
@@ -174,6 +176,8 @@ pub enum Trigger {
         /// Whether what a complete list leaves out is let go, however much it is.
         accept_deletions: bool,
     },
+    /// A notification came that tells no more than this, or a channel was joined.
+    Notified(Announced),
     /// Bytes are not what they should be: the mirror may be behind.
     Doubt,
     /// An audit found that the mirror is not what the lists say.
@@ -209,6 +213,16 @@ pub struct Summary {
 }
 
 impl Summary {
+    fn of(tally: &Tally) -> Self {
+        Self {
+            added: tally.added,
+            updated: tally.updated,
+            deleted: tally.deleted,
+            unchanged: tally.known,
+            ..Self::default()
+        }
+    }
+
     fn changed(&self) -> bool {
         self.added + self.updated + self.deleted > 0
     }
@@ -239,6 +253,8 @@ pub struct Engine {
     history: Arc<History>,
     turn: tokio::sync::Mutex<()>,
     poll: watch::Sender<Option<Duration>>,
+    /// What is delivered on channels.
+    inbox: inbox::Inbox,
     /// A sync has ended.
     synced: watch::Sender<()>,
     /// What is wanted ahead of use may be something else than before.
@@ -323,7 +339,9 @@ impl Engine {
         let (doubt, doubts) = mpsc::unbounded_channel();
         let history = History::new(shared.clone(), config.offline);
         let contents = Contents::new(&config, shared, &packages, doubt, &history);
+        let last_delivery = readers.ask(|reader| reader.last_delivery())?;
         Ok(Arc::new(Self {
+            inbox: inbox::Inbox::new(last_delivery),
             poll: watch::Sender::new(config.poll),
             synced: watch::Sender::new(()),
             wanted: watch::Sender::new(()),
@@ -416,13 +434,15 @@ impl Engine {
             self.history.try_again();
         }
         self.status.began();
+        let mark = self.inbox.mark();
         // Nothing else is wanted ahead of use after a poll that found nothing.
-        let asked = !matches!(trigger, Trigger::Poll | Trigger::Doubt);
+        let asked = !matches!(trigger, Trigger::Poll | Trigger::Notified(_) | Trigger::Doubt);
         let sync = std::panic::AssertUnwindSafe(sets::sync(self, trigger));
         let result = futures_util::FutureExt::catch_unwind(sync).await;
         let result = result.unwrap_or_else(|_| Err(SyncError::Unfit("a bug ended the sync; see the log".to_owned())));
         let away = matches!(&result, Err(error) if error.is_away());
         self.status.ended(result.is_ok(), away);
+        self.inbox.caught_up(&mark, result.is_ok());
         self.synced.send_replace(());
         if asked || result.as_ref().is_ok_and(Summary::changed) {
             self.wanted.send_replace(());

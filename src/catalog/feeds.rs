@@ -17,6 +17,8 @@ pub struct Offer {
     pub capability: Capability,
     /// Where it is.
     pub url: String,
+    /// Of a channel of notifications: the hubs that deliver it.
+    pub hubs: Vec<String>,
 }
 
 /// So many entries of a list, and what tells them from others.
@@ -164,12 +166,17 @@ impl Reader {
     /// # Errors
     /// If SQLite fails.
     pub fn offers(&self, rset: i64) -> Result<Vec<Offer>> {
-        let mut statement = self.connection().prepare_cached("SELECT capability, url FROM offer WHERE rset = ?1")?;
-        let rows = statement.query_map([rset], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?;
+        let mut statement =
+            self.connection().prepare_cached("SELECT capability, url, hubs FROM offer WHERE rset = ?1")?;
+        let rows = statement.query_map([rset], |row| {
+            let hubs: Option<String> = row.get(2)?;
+            Ok((row.get::<_, String>(0)?, row.get(1)?, hubs))
+        })?;
         let mut offers = Vec::new();
         for row in rows {
-            let (name, url) = row?;
-            offers.extend(Capability::from_name(&name).map(|capability| Offer { capability, url }));
+            let (name, url, hubs) = row?;
+            let hubs = hubs.and_then(|hubs| serde_json::from_str(&hubs).ok()).unwrap_or_default();
+            offers.extend(Capability::from_name(&name).map(|capability| Offer { capability, url, hubs }));
         }
         Ok(offers)
     }
@@ -200,8 +207,13 @@ impl Writer {
         transaction.connection().execute("DELETE FROM offer WHERE rset = ?1", [rset])?;
         for offer in offers {
             transaction.connection().execute(
-                "INSERT OR IGNORE INTO offer (rset, capability, url) VALUES (?1, ?2, ?3)",
-                params![rset, offer.capability.name(), offer.url],
+                "INSERT OR IGNORE INTO offer (rset, capability, url, hubs) VALUES (?1, ?2, ?3, ?4)",
+                params![
+                    rset,
+                    offer.capability.name(),
+                    offer.url,
+                    serde_json::to_string(&offer.hubs).ok().filter(|_| !offer.hubs.is_empty())
+                ],
             )?;
         }
         transaction.commit()?;

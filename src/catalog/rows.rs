@@ -161,7 +161,7 @@ pub struct SetRow {
 }
 
 /// A document that the tree was made from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DocumentRow {
     /// Its number.
     pub id: i64,

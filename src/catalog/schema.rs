@@ -7,7 +7,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::{CatalogError, ROOT};
 
 /// Each step brings a database of that number to the next; a new one goes through all of them.
-const STEPS: [&str; 4] = ["
+const STEPS: [&str; 5] = ["
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
     -- A set of resources: one Capability List, or one list where there is none.
@@ -224,6 +224,39 @@ const STEPS: [&str; 4] = ["
         last_modified TEXT,
         read INTEGER NOT NULL           -- when, by our clock
     );
+", "
+    ALTER TABLE offer ADD COLUMN hubs TEXT;     -- of a channel: the URLs of its hubs, a JSON text
+
+    -- A channel of notifications.
+    CREATE TABLE channel (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        rset INTEGER NOT NULL,
+        url TEXT NOT NULL,              -- the topic, or where the WebSocket is
+        capability TEXT NOT NULL,
+        cursor INTEGER,                 -- its notifications are in the tree up to then, without a gap
+        token TEXT,                     -- the last segment of the callback's path
+        secret TEXT,                    -- what the hub signs deliveries with
+        hub TEXT,
+        topic TEXT,                     -- as the hub knows it
+        expires INTEGER,                -- when the lease ends, by our clock
+        UNIQUE (rset, url, capability)
+    );
+
+    -- What was delivered on a channel.
+    CREATE TABLE delivery (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        channel INTEGER NOT NULL,
+        came INTEGER NOT NULL,          -- when, by our clock
+        kind INTEGER NOT NULL,          -- 0 a ping, 1 all changes of an interval, 2 changes
+        since INTEGER,                  -- the interval
+        until INTEGER,
+        dated INTEGER NOT NULL,         -- whether each change has a time of its own
+        digest BLOB NOT NULL,           -- the SHA-256 of the body
+        body BLOB NOT NULL,             -- as long as it is not in the tree
+        done INTEGER NOT NULL DEFAULT 0 -- whether it is
+    );
+    CREATE INDEX delivery_digest ON delivery (channel, digest);
+    CREATE INDEX delivery_waiting ON delivery (channel, id) WHERE NOT done;
 "];
 
 /// Opens the database for writing, and makes or migrates it.

@@ -18,6 +18,7 @@ use super::report::Reporter;
 use super::{Done, Stop, control, exit, logging, mounts};
 use crate::catalog::{CacheLock, News, SetState};
 use crate::fs::{Filesystem, Moments, View, invalidate};
+use crate::notify::{self, Notifier};
 use crate::path::Mapper;
 use crate::source::{Client, Credentials, Options as ClientOptions};
 use crate::store::make_directory;
@@ -116,7 +117,9 @@ async fn serve(task: &Task, cache: &std::path::Path, tell: &Tell) -> Done {
     let failed = |error: String| Stop::new(exit::MOUNT_FAILED, error);
     let options = &task.options;
     let (announce, changes) = mpsc::unbounded_channel();
-    let engine = open_engine(task, cache, announce).map_err(failed)?;
+    let client = open_client(options).map_err(failed)?;
+    let engine = open_engine(task, cache, Arc::clone(&client), announce).map_err(failed)?;
+    let notifier = open_notifier(options, &engine, client).await.map_err(failed)?;
     let sets = engine.sets().map_err(|error| failed(error.to_string()))?;
     let complete = !sets.is_empty() && sets.iter().all(|set| set.state != SetState::Empty);
     // Without a tree, a Source that is not there is a mount that fails, and says so before it mounts.
@@ -133,11 +136,11 @@ async fn serve(task: &Task, cache: &std::path::Path, tell: &Tell) -> Done {
         )));
     }
     let resources: u64 = sets.iter().map(|set| set.resources).sum();
-    let (mut session, moments) = mount(task, &engine, resources).map_err(failed)?;
+    let (mut session, moments) = mount(task, &engine, &notifier, resources).map_err(failed)?;
     let device = session.as_fd().try_clone_to_owned().map_err(|error| failed(error.to_string()))?;
-    let notifier = session.notifier();
+    let kernel = session.notifier();
     let mut unmounter = session.unmount_callable();
-    invalidate::start(notifier, device, moments, changes).map_err(|error| failed(error.to_string()))?;
+    invalidate::start(kernel, device, moments, changes).map_err(|error| failed(error.to_string()))?;
     let (ended, end) = oneshot::channel();
     std::thread::Builder::new()
         .name("session".to_owned())
@@ -150,13 +153,15 @@ async fn serve(task: &Task, cache: &std::path::Path, tell: &Tell) -> Done {
     }
     tracing::info!(source = task.source, directory = %task.directory.display(), cache = %cache.display(), "mounted");
     let mut ended = std::pin::pin!(wait_for_end(end));
+    // Before the first sync: what is delivered meanwhile must not be missed.
+    notifier.start();
     let first = tokio::select! {
         first = first_sync(task, tell, &engine, complete, found) => first.map(|()| None),
         asked = &mut ended => Ok(Some(asked)),
     };
     let follower = tokio::spawn({
         let engine = Arc::clone(&engine);
-        async move { tokio::join!(engine.follow(), engine.fetch_ahead(), engine.forget_history()) }
+        async move { tokio::join!(engine.follow(), engine.attend(), engine.fetch_ahead(), engine.forget_history()) }
     });
     // What ends it: a signal, or the mount that is gone; or a first sync that failed.
     let (asked, failure) = match first {
@@ -180,6 +185,7 @@ async fn serve(task: &Task, cache: &std::path::Path, tell: &Tell) -> Done {
             _ => tracing::warn!("the mount could not be taken away; umount -l does"),
         }
     }
+    notifier.close().await;
     if let Some(stop) = failure {
         return Err(stop);
     }
@@ -191,24 +197,41 @@ async fn serve(task: &Task, cache: &std::path::Path, tell: &Tell) -> Done {
     Ok(())
 }
 
-fn open_engine(
-    task: &Task,
-    cache: &std::path::Path,
-    announce: mpsc::UnboundedSender<News>,
-) -> Result<Arc<Engine>, String> {
-    let options = &task.options;
+fn open_client(options: &Options) -> Result<Arc<Client>, String> {
     let credentials = match &options.credentials {
         Some(path) => Credentials::read(path).map_err(|error| error.to_string())?,
         None => Credentials::default(),
     };
-    let client = Client::new(ClientOptions {
+    Client::new(ClientOptions {
         timeout: options.timeout,
         connections: options.connections,
         rate: options.rate,
         ca: options.ca.clone(),
         credentials,
         ..ClientOptions::default()
-    })?;
+    })
+}
+
+async fn open_notifier(options: &Options, engine: &Arc<Engine>, client: Arc<Client>) -> Result<Arc<Notifier>, String> {
+    let wanted = notify::Options {
+        off: !options.notify || options.offline,
+        listen: options.listen,
+        callback: options.callback.clone(),
+    };
+    let notifier = Notifier::new(Arc::clone(engine), client, wanted).await;
+    notifier.map(Arc::new).map_err(|error| {
+        let listen = options.listen.map(|address| address.to_string()).unwrap_or_default();
+        format!("-o listen={listen}: {error}; is something else there? `ss -ltnp` shows what listens")
+    })
+}
+
+fn open_engine(
+    task: &Task,
+    cache: &std::path::Path,
+    client: Arc<Client>,
+    announce: mpsc::UnboundedSender<News>,
+) -> Result<Arc<Engine>, String> {
+    let options = &task.options;
     let base = options.base.as_deref().unwrap_or(&task.source);
     let mapper = Mapper::new(base, options.base.is_some()).map_err(|error| error.to_string())?;
     let config = Config {
@@ -237,7 +260,12 @@ fn claim(directory: &std::path::Path) -> Result<std::fs::File, String> {
     }
 }
 
-fn mount(task: &Task, engine: &Arc<Engine>, resources: u64) -> Result<(Session<Filesystem>, Arc<Moments>), String> {
+fn mount(
+    task: &Task,
+    engine: &Arc<Engine>,
+    notifier: &Arc<Notifier>,
+    resources: u64,
+) -> Result<(Session<Filesystem>, Arc<Moments>), String> {
     let _claim = claim(&task.directory)?;
     let options = &task.options;
     let root = geteuid().is_root();
@@ -251,6 +279,7 @@ fn mount(task: &Task, engine: &Arc<Engine>, resources: u64) -> Result<(Session<F
     };
     let reporter = Arc::new(Reporter {
         engine: Arc::clone(engine),
+        notifier: Arc::clone(notifier),
         source: task.source.clone(),
         directory: task.directory.clone(),
         offline: options.offline,

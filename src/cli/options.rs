@@ -1,5 +1,6 @@
 //! The options of a mount, defined once: `--help`, the man page, the README and the parser say the same.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -50,6 +51,21 @@ pub const DEFINITIONS: &[Definition] = &[
     define("connections=N", "8", "the most connections to one host"),
     define("rate=BYTES", "no limit", "the most bytes a second (K, M, G are understood)"),
     define("poll=SECONDS", "3600", "how often the Source is asked what changed; 0: only at mount and by `refresh`"),
+    define(
+        "notify=auto|off",
+        "auto",
+        "join the channels of notifications that the Source offers, so that a change is here a moment later, and poll ever more rarely meanwhile: WebSocket channels at once, hubs (WebSub) where listen= says how they reach this machine",
+    ),
+    define(
+        "listen=ADDR",
+        "none: hubs are not asked",
+        "the address and port at which hubs deliver notifications: 192.0.2.7:8088, or [::]:8088 with callback=",
+    ),
+    define(
+        "callback=URL",
+        "http:// and what listen= says",
+        "the URL that leads hubs to listen=, through a proxy that has a certificate, for one; a path that nobody can guess is added for each subscription",
+    ),
     define(
         "keep=DURATION",
         "30d",
@@ -150,7 +166,7 @@ const ACCEPTED: &[&str] = &[
 ];
 
 /// Options of the contract that later versions bring.
-const LATER: &[&str] = &["notify", "listen", "callback", "allow_private", "user="];
+const LATER: &[&str] = &["allow_private", "user="];
 
 /// A duration: a number of seconds, or of what its unit says (`90s`, `15m`, `2h`, `3d`, `1w`, `2 hours`, `1y`).
 pub(super) fn span(text: &str) -> Option<Duration> {
@@ -181,6 +197,9 @@ pub struct Options {
     pub connections: usize,
     pub rate: Option<u64>,
     pub poll: Option<Duration>,
+    pub notify: bool,
+    pub listen: Option<SocketAddr>,
+    pub callback: Option<url::Url>,
     pub keep: Duration,
     pub set: Option<String>,
     pub base: Option<String>,
@@ -213,6 +232,9 @@ impl Default for Options {
             connections: 8,
             rate: None,
             poll: Some(Duration::from_secs(3600)),
+            notify: true,
+            listen: None,
+            callback: None,
             keep: Duration::from_secs(30 * 86_400),
             set: None,
             base: None,
@@ -250,7 +272,22 @@ impl Options {
             options.set(name, value, sloppy)?;
             options.given.push(name.to_owned());
         }
+        options.agree()?;
         Ok(options)
+    }
+
+    /// Whether options that need each other are there.
+    fn agree(&self) -> Result<(), String> {
+        match (&self.listen, &self.callback) {
+            (None, Some(callback)) => Err(format!(
+                "-o callback={callback} needs listen=: the address at which what comes to that URL arrives here, for example listen=127.0.0.1:8088"
+            )),
+            (Some(listen), None) if listen.ip().is_unspecified() => Err(format!(
+                "-o listen={listen} is every address of this machine; say with callback= how hubs reach it, for example callback=http://mirror.example:{}/",
+                listen.port()
+            )),
+            _ => Ok(()),
+        }
     }
 
     fn set(&mut self, name: &str, value: Option<&str>, sloppy: bool) -> Result<(), String> {
@@ -282,6 +319,17 @@ impl Options {
             "poll" => {
                 let seconds = number(name, needs()?, 0, 31_536_000)?;
                 self.poll = (seconds > 0).then(|| Duration::from_secs(seconds));
+            }
+            "notify" => self.notify = choice(name, needs()?, &[("auto", true), ("off", false)])?,
+            "listen" => self.listen = Some(address(needs()?)?),
+            "callback" => {
+                let value = needs()?;
+                let url = url::Url::parse(value).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+                let url = url.filter(|url| url.username().is_empty() && url.fragment().is_none());
+                let wrong = || {
+                    format!("-o callback={value}: not a URL that a hub could use, as https://mirror.example/hook/ is")
+                };
+                self.callback = Some(url.ok_or_else(wrong)?);
             }
             "keep" => {
                 let value = needs()?;
@@ -368,6 +416,12 @@ fn usage(name: &str) -> &'static str {
 
 fn absolute(path: &str) -> Result<PathBuf, String> {
     std::path::absolute(path).map_err(|error| format!("{path}: {error}"))
+}
+
+/// An address with its port.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let wrong = "expected an address and a port, such as 192.0.2.7:8088, 127.0.0.1:8088 or [::]:8088";
+    text.parse().map_err(|_| format!("-o listen={text}: {wrong}"))
 }
 
 fn choice<T: Clone>(name: &str, value: &str, known: &[(&str, T)]) -> Result<T, String> {
@@ -464,7 +518,12 @@ mod tests {
             ("umask=999", "not an octal number"),
             ("uid=nobody-at-all", "neither a number nor a name"),
             ("cache_size=10Q", "such as 500M or 2G"),
-            ("callback=http://x", "does not have it yet"),
+            ("allow_private", "does not have it yet"),
+            ("callback=http://x/", "needs listen=:"),
+            ("callback=ftp://x/,listen=127.0.0.1:1", "not a URL that a hub could use"),
+            ("listen=8088", "expected an address and a port"),
+            ("listen=0.0.0.0:8088", "say with callback= how hubs reach it"),
+            ("notify=maybe", "expected notify=auto|off"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");
@@ -479,6 +538,8 @@ mod tests {
                 None => (definition.usage, None),
                 Some((name, "URI")) => (name, Some("https://x.example/")),
                 Some((name, "DIR" | "FILE" | "NAME")) => (name, Some("/x")),
+                Some((name, "ADDR")) => (name, Some("127.0.0.1:8088")),
+                Some((name, "URL")) => (name, Some("https://x.example/hook/,listen=127.0.0.1:8088")),
                 Some((name, "DURATION")) => (name, Some("30d")),
                 Some((name, "BYTES" | "SECONDS" | "N" | "ID" | "OCTAL")) => (name, Some("7")),
                 Some((name, choices)) => (name, choices.split('|').next()),

@@ -11,6 +11,7 @@ use tokio::runtime::Handle;
 
 use crate::catalog::{Feed, MemberTotals, SetRow, SetState, Totals};
 use crate::document::Datetime;
+use crate::notify::{self, Notifier, Refused};
 use crate::sync::Engine;
 
 /// The state of one mount.
@@ -33,6 +34,9 @@ pub(super) struct Report {
     pub(super) last_sync: Option<String>,
     /// Seconds since then: how far the tree may be behind the Source.
     pub(super) lag: Option<u64>,
+    /// The channels of notifications that the Source offers.
+    #[serde(default)]
+    pub(super) channels: Vec<ChannelReport>,
     pub(super) progress: Progress,
     pub(super) content: String,
     pub(super) io: String,
@@ -134,9 +138,88 @@ impl SetReport {
     }
 }
 
+/// A channel of notifications.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct ChannelReport {
+    /// The set that it tells of.
+    pub(super) set: String,
+    /// `change-notification` or `framework-notification`.
+    pub(super) capability: String,
+    /// `websub` or `websocket`.
+    pub(super) transport: String,
+    /// The topic, or the URL of the WebSocket.
+    pub(super) url: String,
+    /// `live`, `joining`, `failing`, `denied` or `unused`.
+    pub(super) state: String,
+    /// Why it is not live.
+    pub(super) reason: Option<String>,
+    pub(super) hub: Option<String>,
+    /// When the hub's lease ends.
+    pub(super) lease_until: Option<String>,
+    /// When the last notification came.
+    pub(super) last_notification: Option<String>,
+    /// Up to when its notifications are in the tree without a gap, by the Source's clock.
+    pub(super) until: Option<String>,
+    /// From the end of the last interval, by the Source's clock, to when it was in the tree, in seconds.
+    pub(super) lag_seconds: Option<f64>,
+    /// Notifications since the mount.
+    pub(super) received: u64,
+    /// That had come before.
+    pub(super) repeated: u64,
+    /// That told no more than that something has changed.
+    pub(super) pings: u64,
+    /// Intervals that did not join: the lists were read.
+    pub(super) gaps: u64,
+    /// Deliveries that were not believed.
+    pub(super) refused: RefusedReport,
+}
+
+/// Deliveries that were not believed, and changed nothing.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(super) struct RefusedReport {
+    /// Without the signature of our secret.
+    pub(super) forged: u64,
+    /// Of another topic.
+    pub(super) foreign: u64,
+    /// Larger than is taken.
+    pub(super) too_large: u64,
+}
+
+impl RefusedReport {
+    pub(super) fn all(&self) -> u64 {
+        self.forged + self.foreign + self.too_large
+    }
+}
+
+impl ChannelReport {
+    fn of(report: notify::Report) -> Self {
+        let notify::Report { offered, standing, heard } = report;
+        let Refused { forged, foreign, too_large } = standing.refused;
+        Self {
+            set: offered.set,
+            capability: offered.channel.capability.name().to_owned(),
+            transport: if offered.channel.url.starts_with("ws") { "websocket" } else { "websub" }.to_owned(),
+            url: offered.channel.url,
+            state: standing.phase.name().to_owned(),
+            reason: standing.phase.reason().map(str::to_owned),
+            hub: standing.hub,
+            lease_until: standing.expires.map(|time| time.to_string()),
+            last_notification: heard.last.map(|time| time.to_string()),
+            until: heard.until.map(|time| time.to_string()),
+            lag_seconds: heard.lag.map(|lag| (lag.as_secs_f64() * 1000.0).round() / 1000.0),
+            received: heard.received,
+            repeated: heard.repeated,
+            pings: heard.pings,
+            gaps: heard.gaps,
+            refused: RefusedReport { forged, foreign, too_large },
+        }
+    }
+}
+
 /// Makes reports.
 pub(super) struct Reporter {
     pub(super) engine: Arc<Engine>,
+    pub(super) notifier: Arc<Notifier>,
     pub(super) source: String,
     pub(super) directory: PathBuf,
     pub(super) offline: bool,
@@ -227,6 +310,7 @@ impl Reporter {
             cached: Cached { resources: totals.cached, bytes: engine.stored_bytes() },
             last_sync: synced.map(|time| time.to_string()),
             lag,
+            channels: self.notifier.channels().into_iter().map(ChannelReport::of).collect(),
             progress: Progress {
                 documents: progress.documents,
                 documents_known: progress.documents_known,
@@ -287,6 +371,9 @@ impl Report {
         gauge("packages", "", "Packages of dumps that content lies in.", self.packages.known);
         gauge("packages_whole", "", "Packages of which all is in the cache.", self.packages.whole);
         gauge("members_damaged", "", "Members of packages that are not what is listed.", self.packages.damaged);
+        let live = self.channels.iter().filter(|channel| channel.state == "live").count() as u64;
+        gauge("channels", "", "Channels of notifications that the Source offers.", self.channels.len() as u64);
+        gauge("channels_live", "", "Channels on which notifications come here.", live);
         if let Some(lag) = self.lag {
             gauge("lag_seconds", "seconds", "Time since the last sync.", lag);
         }
@@ -294,6 +381,18 @@ impl Report {
             "# TYPE resourcesync_errors counter\n# HELP resourcesync_errors What went wrong since the mount.\n",
         );
         text.push_str(&format!("resourcesync_errors_total {}\n", self.error_count));
+        let mut counter = |name: &str, help: &str, value: u64| {
+            text.push_str(&format!("# TYPE resourcesync_{name} counter\n# HELP resourcesync_{name} {help}\n"));
+            text.push_str(&format!("resourcesync_{name}_total {value}\n"));
+        };
+        let sum = |number: fn(&ChannelReport) -> u64| self.channels.iter().map(number).sum();
+        counter("notifications", "Notifications that came since the mount.", sum(|channel| channel.received));
+        counter("notifications_refused", "Deliveries that were not believed.", sum(|channel| channel.refused.all()));
+        counter(
+            "notification_gaps",
+            "Gaps between notifications that lists had to close.",
+            sum(|channel| channel.gaps),
+        );
         text.push_str("# TYPE resourcesync_fetched_bytes counter\n# UNIT resourcesync_fetched_bytes bytes\n");
         text.push_str("# HELP resourcesync_fetched_bytes Content fetched since the mount.\n");
         text.push_str(&format!("resourcesync_fetched_bytes_total {}\n# EOF\n", self.progress.fetched_bytes));

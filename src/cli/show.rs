@@ -27,8 +27,9 @@ pub(super) fn dim(text: &str) -> String {
 /// A state in its colour.
 pub(super) fn state(state: &str) -> String {
     let code = match state {
-        "complete" => "32",
-        "syncing" | "empty" => "36",
+        "complete" | "live" => "32",
+        "unused" => "2",
+        "syncing" | "empty" | "joining" => "36",
         _ => "33",
     };
     paint(code, state)

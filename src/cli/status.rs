@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use super::report::Report;
+use super::report::{ChannelReport, Report};
 use super::{Done, Stop, control, mounts, show};
 use crate::document::Datetime;
 
@@ -157,6 +157,9 @@ fn person(text: &mut String, report: &Report) {
             line(text, "changes", &format!("{whose}{}{upto}: {}", changes.from, changes.why));
         }
     }
+    for channel in &report.channels {
+        line(text, "channel", &channel_text(channel, report.sets.len() > 1));
+    }
     line(text, "cache", &report.cache.display().to_string());
     for set in report.sets.iter().filter(|set| set.held_deletions.is_some()) {
         let held = set.held_deletions.unwrap_or_default();
@@ -179,4 +182,40 @@ fn person(text: &mut String, report: &Report) {
         let more = if more > 0 { format!(" (and {more} more in .resourcesync/status.json)") } else { String::new() };
         line(text, "warning", &format!("{last}{more}"));
     }
+}
+
+/// A channel of notifications, on one line.
+fn channel_text(channel: &ChannelReport, several: bool) -> String {
+    let mut shown = if several { format!("{}, ", channel.set) } else { String::new() };
+    let transport = if channel.transport == "websocket" { "WebSocket" } else { "WebSub" };
+    shown.push_str(&format!("{} by {transport}: {}", channel.capability, show::state(&channel.state)));
+    if let Some(reason) = &channel.reason {
+        shown.push_str(&format!(", {reason}"));
+    }
+    let time =
+        |text: &Option<String>| text.as_deref().and_then(|text| Datetime::parse(text).ok()).map(|(time, _)| time);
+    if channel.state == "live" {
+        if let Some(until) = &channel.lease_until {
+            shown.push_str(&format!(", lease until {}", show::moment(until)));
+        }
+        match time(&channel.last_notification) {
+            None => shown.push_str(", nothing came yet"),
+            Some(last) => {
+                shown.push_str(&format!(
+                    ", {}, the last {}",
+                    show::plural(channel.received, "notification", "notifications"),
+                    show::ago(last)
+                ));
+            }
+        }
+        if let Some(lag) = channel.lag_seconds {
+            shown.push_str(&format!(", {lag} s behind"));
+        }
+    }
+    for (number, what) in [(channel.gaps, "gaps closed by lists"), (channel.refused.all(), "refused")] {
+        if number > 0 {
+            shown.push_str(&format!(", {} {what}", show::count(number)));
+        }
+    }
+    shown
 }

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
@@ -112,6 +112,8 @@ pub struct Asked<'a> {
 #[derive(Debug)]
 pub struct Client {
     http: reqwest::Client,
+    /// For connections that become something else, which HTTP/2 does not have.
+    upgrading: OnceLock<reqwest::Client>,
     options: Options,
     timeout_millis: AtomicU64,
     pace: Pace,
@@ -154,25 +156,10 @@ impl Client {
     pub fn new(options: Options) -> std::result::Result<Arc<Self>, String> {
         // Fails only if it was set before, to the same.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut builder = reqwest::Client::builder()
-            .user_agent(concat!("resourcesync/", env!("CARGO_PKG_VERSION")))
-            .redirect(reqwest::redirect::Policy::none())
-            .connect_timeout(options.timeout.min(Duration::from_secs(10)))
-            .pool_idle_timeout(Duration::from_secs(60))
-            .pool_max_idle_per_host(options.connections);
-        if let Some(path) = &options.ca {
-            let pem = std::fs::read(path).map_err(|error| format!("ca={}: {error}", path.display()))?;
-            let certificates = reqwest::Certificate::from_pem_bundle(&pem)
-                .map_err(|error| format!("ca={}: {error}", path.display()))?;
-            if certificates.is_empty() {
-                return Err(format!("ca={}: there is no certificate in it", path.display()));
-            }
-            builder = builder.tls_certs_merge(certificates);
-        }
-        let http = builder.build().map_err(|error| format!("cannot set up HTTP: {}", deepest(&error)))?;
+        let http = build(&options, false)?;
         let pace = Pace::new(options.connections, options.rate);
         let timeout_millis = AtomicU64::new(millis(options.timeout));
-        Ok(Arc::new(Self { http, options, timeout_millis, pace }))
+        Ok(Arc::new(Self { http, upgrading: OnceLock::new(), options, timeout_millis, pace }))
     }
 
     /// The longest wait for progress.
@@ -237,7 +224,7 @@ impl Client {
         }
     }
 
-    fn checked(&self, url: &str) -> Result<Url> {
+    pub(super) fn checked(&self, url: &str) -> Result<Url> {
         let bad = |why: String| SourceError::new(url, Trouble::BadUrl(why));
         if has_dot_segment(url) {
             return Err(bad("its path has a . or .. segment, which would be resolved on the way".to_owned()));
@@ -322,6 +309,35 @@ impl Client {
         })
     }
 
+    pub(super) fn http(&self) -> &reqwest::Client {
+        &self.http
+    }
+
+    pub(super) fn upgrading(&self) -> Result<&reqwest::Client> {
+        if let Some(known) = self.upgrading.get() {
+            return Ok(known);
+        }
+        let built =
+            build(&self.options, true).map_err(|error| SourceError::new("WebSocket", Trouble::Broken(error)))?;
+        Ok(self.upgrading.get_or_init(|| built))
+    }
+
+    pub(super) fn most_redirects(&self) -> usize {
+        self.options.redirects
+    }
+
+    /// Who we are, for this URL.
+    pub(super) fn identity(&self, url: &Url) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        if let Some(secret) = self.options.credentials.header(url)
+            && let Ok(mut value) = HeaderValue::from_str(secret)
+        {
+            value.set_sensitive(true);
+            headers.insert(header::AUTHORIZATION, value);
+        }
+        headers
+    }
+
     fn request(&self, url: &Url, asked: &Asked<'_>) -> reqwest::RequestBuilder {
         let method = if asked.head { Method::HEAD } else { Method::GET };
         let mut headers = HeaderMap::new();
@@ -349,17 +365,35 @@ impl Client {
         if let Some(moment) = asked.accept_datetime {
             put(HeaderName::from_static("accept-datetime"), moment);
         }
-        if let Some(secret) = self.options.credentials.header(url)
-            && let Ok(mut value) = HeaderValue::from_str(secret)
-        {
-            value.set_sensitive(true);
-            headers.insert(header::AUTHORIZATION, value);
-        }
+        headers.extend(self.identity(url));
         self.http.request(method, url.clone()).headers(headers)
     }
 }
 
-fn redirects(status: u16) -> bool {
+fn build(options: &Options, http1: bool) -> std::result::Result<reqwest::Client, String> {
+    let mut builder = reqwest::Client::builder()
+        .user_agent(concat!("resourcesync/", env!("CARGO_PKG_VERSION")))
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(options.timeout.min(Duration::from_secs(10)))
+        .pool_idle_timeout(Duration::from_secs(60))
+        .pool_max_idle_per_host(options.connections);
+    if http1 {
+        builder = builder.http1_only();
+    }
+    if let Some(path) = &options.ca {
+        let pem = std::fs::read(path).map_err(|error| format!("ca={}: {error}", path.display()))?;
+        let certificates =
+            reqwest::Certificate::from_pem_bundle(&pem).map_err(|error| format!("ca={}: {error}", path.display()))?;
+        if certificates.is_empty() {
+            return Err(format!("ca={}: there is no certificate in it", path.display()));
+        }
+        builder = builder.tls_certs_merge(certificates);
+    }
+    builder.build().map_err(|error| format!("cannot set up HTTP: {}", deepest(&error)))
+}
+
+/// Whether a status says that the answer is elsewhere.
+pub(super) fn redirects(status: u16) -> bool {
     matches!(status, 301 | 302 | 303 | 307 | 308)
 }
 
@@ -496,7 +530,8 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+/// A field of a head, as text.
+pub(super) fn text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
 }
 
@@ -513,7 +548,8 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(wait.min(LONGEST_HOLD))
 }
 
-fn trouble(error: &reqwest::Error, timeout: Duration) -> Trouble {
+/// What went wrong below HTTP.
+pub(super) fn trouble(error: &reqwest::Error, timeout: Duration) -> Trouble {
     if error.is_timeout() {
         Trouble::Stalled { what: "connection", after: timeout.min(Duration::from_secs(10)) }
     } else if error.is_connect() {

@@ -93,8 +93,8 @@ pub struct CapabilityDocument {
     pub capability: Capability,
     /// Where it is.
     pub url: String,
-    /// The links of its entry: a hub, for one.
-    pub links: Vec<Link>,
+    /// Of a channel of notifications: the hubs that deliver it (Change Notification 5).
+    pub hubs: Vec<String>,
 }
 
 type Result<T> = std::result::Result<T, SourceError>;
@@ -410,7 +410,9 @@ impl Explorer<'_> {
                 }
                 None => continue,
             };
-            capabilities.push(CapabilityDocument { capability, url: target.into(), links: entry.links.clone() });
+            let hubs = entry.links.iter().filter(|link| link.is("hub")).filter_map(Link::href);
+            let hubs = hubs.filter_map(|hub| seen.url.join(hub).ok()).map(String::from).collect();
+            capabilities.push(CapabilityDocument { capability, url: target.into(), hubs });
         }
         FoundSet { key: seen.asked.to_string(), capability_list: Some(seen.asked.to_string()), capabilities }
     }
@@ -421,7 +423,7 @@ impl Explorer<'_> {
             Some(index) if index != seen.url => index,
             _ => seen.asked.clone(),
         };
-        let own = CapabilityDocument { capability, url: list.to_string(), links: Vec::new() };
+        let own = CapabilityDocument { capability, url: list.to_string(), hubs: Vec::new() };
         if let Some(up) = seen.head.link("up").and_then(|up| seen.url.join(up).ok()).filter(|up| *up != seen.url) {
             match self.document(&up).await {
                 Ok(above) if matches!(shape(&above), Shape::CapabilityList) => {

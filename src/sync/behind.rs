@@ -14,6 +14,9 @@ use super::{Engine, SyncError, Trigger, dumps};
 
 /// When to try again what failed because the Source was away.
 const AGAIN: Duration = Duration::from_secs(60);
+/// While changes are delivered, polls are so many times further apart at most, and no further than that.
+const MOST_SLOWER: u32 = 16;
+const SLOWEST: Duration = Duration::from_secs(86_400);
 /// How long wrong bytes do not make us look for changes after they did.
 const CALM: Duration = Duration::from_secs(3);
 /// The longest wait between such tries.
@@ -24,11 +27,16 @@ const SOONEST_FORGOTTEN: Duration = Duration::from_secs(5);
 const LATEST_FORGOTTEN: Duration = Duration::from_secs(86_400);
 
 /// Waits until a moment, or for ever.
-async fn until(moment: Option<Instant>) {
+pub(super) async fn until(moment: Option<Instant>) {
     match moment {
         Some(moment) => tokio::time::sleep_until(moment).await,
         None => std::future::pending().await,
     }
+}
+
+/// What a wait is multiplied with: from 0.9 to 1.1.
+fn unevenness() -> f64 {
+    0.9 + 0.2 * fastrand::f64()
 }
 
 impl Engine {
@@ -43,21 +51,36 @@ impl Engine {
         }
     }
 
-    /// Syncs as often as `poll` says, and when bytes are not what they should be. Runs until it is dropped.
+    /// Syncs as often as `poll` says, and when bytes are not what they should be. While all that changes is delivered,
+    /// each poll that finds nothing makes the next one later. Runs until it is dropped.
     pub async fn follow(self: &Arc<Self>) {
         let mut doubts = self.doubts.lock().await;
         let mut calm = Instant::now();
         let mut poll = self.poll.subscribe();
         let mut synced = self.synced.subscribe();
+        let mut live = self.inbox.live.subscribe();
         let mut last = Instant::now();
+        // Mirrors that were mounted together, or heard of a change together, must not poll together.
+        let mut uneven = unevenness();
+        let mut slower = 1;
         loop {
-            let every = if self.status.away() { Some(AGAIN) } else { *poll.borrow_and_update() };
-            let next = every.filter(|_| !self.config.offline).map(|every| last + every);
+            if !*live.borrow_and_update() {
+                slower = 1;
+            }
+            let every = match *poll.borrow_and_update() {
+                _ if self.status.away() => Some(AGAIN),
+                poll => poll.map(|poll| (poll * slower).min(poll.max(SLOWEST))),
+            };
+            let next = every.filter(|_| !self.config.offline).map(|every| last + every.mul_f64(uneven));
             tokio::select! {
                 () = until(next) => {
                     // The error is in the status.
-                    let _ = self.sync(Trigger::Poll).await;
-                    last = Instant::now();
+                    let found = self.sync(Trigger::Poll).await;
+                    slower = match found {
+                        Ok(summary) if !summary.changed() && !summary.partial => (slower * 2).min(MOST_SLOWER),
+                        _ => 1,
+                    };
+                    (last, uneven) = (Instant::now(), unevenness());
                 }
                 Some(Doubt(done)) = doubts.recv() => {
                     let mut all = vec![done];
@@ -76,6 +99,7 @@ impl Engine {
                     }
                 }
                 _ = poll.changed() => {}
+                _ = live.changed() => {}
                 _ = synced.changed() => last = Instant::now(),
             }
         }

@@ -12,12 +12,13 @@ use std::sync::Arc;
 use super::attach::{Attacher, Fresh};
 use super::dumps::{self, Packed};
 use super::feeds::{self, Chain, Followed, Look};
-use super::lists::{self, Spooled};
+use super::lists::{self, About, Spooled};
 use super::order::{self, Survey};
 use super::status::Status;
 use super::{Engine, SeedFrom, Summary, SyncError};
 use crate::catalog::{
-    Beginning, CatalogError, Changed, Changes, Feed, How, Record, SetRow, SetState, Tally, Transaction, Writer,
+    Beginning, CatalogError, Changed, Changes, DocumentRow, Feed, How, Record, SetRow, SetState, Tally, Transaction,
+    Writer,
 };
 use crate::document::{Capability, Change, Datetime, Entry, Facts, Warnings};
 use crate::path::Mapper;
@@ -262,6 +263,79 @@ async fn unpack(engine: &Arc<Engine>, set: &SetRow, left: Vec<Left>) -> Result<P
     Ok(Plan { packages: Vec::new(), left: unpacked, how: "changedump", why })
 }
 
+/// Notifications that are to be applied in one step.
+pub(super) struct Told {
+    pub(super) channel: i64,
+    pub(super) url: String,
+    /// Up to when its notifications are in the tree then.
+    pub(super) cursor: Option<Datetime>,
+    pub(super) deliveries: Vec<Delivered>,
+    /// The deliveries that are dealt with then.
+    pub(super) done: Vec<i64>,
+}
+
+/// What was delivered on a channel.
+pub(super) struct Delivered {
+    pub(super) body: Vec<u8>,
+    pub(super) from: Datetime,
+    pub(super) until: Datetime,
+    /// Whether the lists were read after it came.
+    pub(super) caught_up: bool,
+}
+
+impl Delivered {
+    /// As a document that was brought here.
+    fn spooled(&self, url: &str, store: &Store) -> Result<Spooled, CatalogError> {
+        let failed = |error: std::io::Error| CatalogError::Io { path: store.root().display().to_string(), error };
+        let mut file = store.spool().map_err(failed)?;
+        std::io::Write::write_all(&mut file, &self.body).map_err(failed)?;
+        // Relative references are to what the Source serves, not to what it sends frames from.
+        let base = url.strip_prefix("ws").map(|rest| format!("http{rest}"));
+        let base = url::Url::parse(base.as_deref().unwrap_or(url))
+            .map_err(|error| failed(std::io::Error::other(format!("{url}: {error}"))))?;
+        let row = DocumentRow { url: url.to_owned(), ..DocumentRow::default() };
+        let about = About { from: Some(self.from), until: Some(self.until), ..About::default() };
+        Ok(Spooled { row, base, path: file.into_temp_path(), digest: [0; 32], package: None, about })
+    }
+}
+
+/// Applies notifications in one step, as a Change List is.
+pub(super) fn tell(
+    writer: &mut Writer,
+    mapper: &Mapper,
+    status: &Status,
+    store: &Store,
+    set: &SetRow,
+    told: Told,
+) -> Result<(Summary, Changes), CatalogError> {
+    let mut transaction = writer.begin(true)?;
+    transaction.begin_sync()?;
+    let mut step = Step::new(&mut transaction, mapper, status, store, set);
+    let feed = Feed::new(&told.url, Capability::ChangeNotification);
+    for delivered in &told.deliveries {
+        let document = delivered.spooled(&told.url, store)?;
+        let survey = order::survey(&document, &feed, set.cursor)
+            .map_err(|error| CatalogError::Io { path: store.root().display().to_string(), error })?;
+        step.document(&document, &survey)?;
+        if delivered.caught_up {
+            // The lists know what came after it.
+            step.stale.clear();
+        }
+    }
+    step.settle()?;
+    let Step { tally, .. } = step;
+    transaction.channel_joins(told.channel, told.cursor)?;
+    transaction.delivered(told.channel, &told.done)?;
+    if !told.deliveries.is_empty() {
+        transaction.followed(set.id, set.state, "notification", &format!("delivered on {}", told.url))?;
+    }
+    if tally.changed() {
+        transaction.end_sync(set.id, "notification", &tally)?;
+    }
+    let changes = transaction.commit()?;
+    Ok((Summary::of(&tally), changes))
+}
+
 /// Applies documents in one step.
 fn apply(
     writer: &mut Writer,
@@ -274,18 +348,8 @@ fn apply(
 ) -> Result<(Applied, Changes), CatalogError> {
     let mut transaction = writer.begin(true)?;
     transaction.begin_sync()?;
-    let mut step = Step {
-        first: transaction.next_version(),
-        transaction: &mut transaction,
-        mapper,
-        status,
-        store,
-        set,
-        tally: Tally::default(),
-        fresh: Vec::new(),
-        stale: HashMap::new(),
-    };
-    let mut summary = Summary::default();
+    let mut step = Step::new(&mut transaction, mapper, status, store, set);
+    let mut partial = false;
     for (document, survey) in &plan.packages {
         // What breaks off here, the list tells of.
         step.document(document, survey)?;
@@ -313,7 +377,7 @@ fn apply(
         step.settle()?;
         if failure.is_some() {
             (feed.etag, feed.last_modified) = (None, None);
-            summary.partial = true;
+            partial = true;
         }
         feed.failure = failure;
         gap = gap.or(hole);
@@ -340,10 +404,7 @@ fn apply(
     if tally.changed() {
         transaction.end_sync(set.id, plan.how, &tally)?;
     }
-    summary.added = tally.added;
-    summary.updated = tally.updated;
-    summary.deleted = tally.deleted;
-    summary.unchanged = tally.known;
+    let summary = Summary { partial, ..Summary::of(&tally) };
     let changes = transaction.commit()?;
     Ok((Applied { summary, fresh, gap: gap.is_some() }, changes))
 }
@@ -369,7 +430,27 @@ struct Step<'s, 'w> {
     stale: HashMap<String, (Record, How)>,
 }
 
-impl Step<'_, '_> {
+impl<'s, 'w> Step<'s, 'w> {
+    fn new(
+        transaction: &'s mut Transaction<'w>,
+        mapper: &'s Mapper,
+        status: &'s Status,
+        store: &'s Store,
+        set: &'s SetRow,
+    ) -> Self {
+        Self {
+            first: transaction.next_version(),
+            transaction,
+            mapper,
+            status,
+            store,
+            set,
+            tally: Tally::default(),
+            fresh: Vec::new(),
+            stale: HashMap::new(),
+        }
+    }
+
     /// Applies one document.
     fn document(&mut self, document: &Spooled, survey: &Survey) -> Result<End, CatalogError> {
         let mut attacher = match document.package.as_ref().map(Attacher::new).transpose() {

@@ -99,14 +99,10 @@ enum Lead {
 /// What is asked for, with the validators that are known of it.
 fn conditional(feed: &Feed) -> DocumentRow {
     DocumentRow {
-        id: 0,
         url: feed.url.clone(),
         etag: feed.etag.clone(),
         last_modified: feed.last_modified.clone(),
-        at: None,
-        part: false,
-        entries: 0,
-        package: None,
+        ..DocumentRow::default()
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::changes::{self, Outcome};
 use super::feeds::{self, Look};
-use super::{Engine, Summary, SyncError, Trigger, baseline};
+use super::{Announced, Engine, Summary, SyncError, Trigger, baseline};
 use crate::catalog::{Offer, SetRow, SetState, SyncResult};
 use crate::document::{Capability, Datetime};
 use crate::path::set_labels;
@@ -27,6 +27,8 @@ const DISCOVERED: &str = "discovered";
 struct How {
     /// Whether lists are read even where changes tell enough.
     lists: bool,
+    /// Whether what is above the documents of changes is looked at, too.
+    wide: bool,
     /// Whether what a complete list leaves out is let go, however much it is.
     accept_deletions: bool,
 }
@@ -41,8 +43,13 @@ pub(super) async fn sync(engine: &Arc<Engine>, trigger: Trigger) -> Result<Summa
             engine.ledger.write(move |transaction| transaction.forget_validators(set.id)).await?;
         }
     }
+    let announced = match trigger {
+        Trigger::Notified(announced) => announced,
+        _ => Announced::default(),
+    };
     if let Some(chosen) = remembered(engine, &trigger).await? {
-        match all(engine, chosen, How::default(), true).await {
+        let how = How { lists: announced.lists, wide: announced.named, accept_deletions: false };
+        match all(engine, chosen, how, true).await {
             Ok(Some(summary)) => return Ok(summary),
             // What was remembered is not where it was.
             Ok(None) => {}
@@ -57,7 +64,8 @@ pub(super) async fn sync(engine: &Arc<Engine>, trigger: Trigger) -> Result<Summa
     found.warnings.iter().for_each(|warning| engine.status().warning(warning));
     let chosen = choose(engine, &found).await?;
     remember(engine, &chosen, found.complete).await?;
-    let summary = all(engine, chosen, How { lists, accept_deletions }, false).await?.unwrap_or_default();
+    let how = How { lists: lists || announced.lists, wide: true, accept_deletions };
+    let summary = all(engine, chosen, how, false).await?.unwrap_or_default();
     Ok(Summary { partial: summary.partial || !found.complete, ..summary })
 }
 
@@ -100,7 +108,7 @@ async fn one(
     how: How,
     remembered: bool,
 ) -> Result<Option<Summary>, SyncError> {
-    let How { lists, accept_deletions } = how;
+    let How { lists, wide, accept_deletions } = how;
     let offers_changes = offers_changes(found);
     let settled = offers_changes
         && !lists
@@ -122,10 +130,10 @@ async fn one(
         return Ok(Some(summary));
     }
     let row = reload(engine, row)?;
-    let look = match (settled, remembered) {
+    let look = match (settled, wide) {
         (false, _) => Look::Afresh,
-        (true, false) => Look::Wide,
-        (true, true) => Look::Poll,
+        (true, true) => Look::Wide,
+        (true, false) => Look::Poll,
     };
     match changes::bring(engine, &row, found, look).await {
         Ok(Outcome::Unchanged) => summary.not_modified += 1,
@@ -157,10 +165,12 @@ async fn one(
 }
 
 fn offers_changes(found: &FoundSet) -> bool {
-    found
-        .capabilities
-        .iter()
-        .any(|document| matches!(document.capability, Capability::ChangeList | Capability::ChangeDump))
+    found.capabilities.iter().any(|document| tells_changes(document.capability))
+}
+
+/// Whether a document of this capability is a list of changes.
+pub(super) fn tells_changes(capability: Capability) -> bool {
+    matches!(capability, Capability::ChangeList | Capability::ChangeDump)
 }
 
 fn reload(engine: &Engine, row: SetRow) -> Result<SetRow, SyncError> {
@@ -169,8 +179,13 @@ fn reload(engine: &Engine, row: SetRow) -> Result<SetRow, SyncError> {
 
 /// What the sets offer, if it was looked for not long ago and is all that this sync needs.
 async fn remembered(engine: &Arc<Engine>, trigger: &Trigger) -> Result<Option<Vec<(SetRow, FoundSet)>>, SyncError> {
-    let deep =
-        matches!(trigger, Trigger::Refresh { accept_deletions: true } | Trigger::Mount(Some(_)) | Trigger::Repair);
+    let deep = match trigger {
+        Trigger::Refresh { accept_deletions } => *accept_deletions,
+        Trigger::Mount(found) => found.is_some(),
+        Trigger::Notified(announced) => announced.offers,
+        Trigger::Repair => true,
+        Trigger::Poll | Trigger::Doubt => false,
+    };
     let sets = engine.sets()?;
     if deep || sets.is_empty() || age(engine).await?.is_none_or(|age| age >= REMEMBERED) {
         return Ok(None);
@@ -180,7 +195,8 @@ async fn remembered(engine: &Arc<Engine>, trigger: &Trigger) -> Result<Option<Ve
         let offers = engine.readers.ask(|reader| reader.offers(row.id))?;
         let set = as_found(&row, &offers);
         // Where lists have to be read, they may be elsewhere by now; a timer need not look each time.
-        let simple = row.state == SetState::Complete && (offers_changes(&set) || matches!(trigger, Trigger::Poll));
+        let simple = row.state == SetState::Complete
+            && (offers_changes(&set) || matches!(trigger, Trigger::Poll | Trigger::Notified(_)));
         if offers.is_empty() || !simple {
             return Ok(None);
         }
@@ -197,7 +213,11 @@ fn as_found(row: &SetRow, offers: &[Offer]) -> FoundSet {
         capabilities: offers
             .iter()
             .filter(|offer| offer.capability != Capability::CapabilityList)
-            .map(|offer| CapabilityDocument { capability: offer.capability, url: offer.url.clone(), links: Vec::new() })
+            .map(|offer| CapabilityDocument {
+                capability: offer.capability,
+                url: offer.url.clone(),
+                hubs: offer.hubs.clone(),
+            })
             .collect(),
     }
 }
@@ -216,9 +236,17 @@ async fn remember(engine: &Arc<Engine>, chosen: &[(SetRow, FoundSet)], complete:
     let offers: Vec<(i64, Vec<Offer>)> = chosen
         .iter()
         .map(|(row, set)| {
-            let own = set.capability_list.iter().map(|url| (Capability::CapabilityList, url));
-            let all = own.chain(set.capabilities.iter().map(|document| (document.capability, &document.url)));
-            (row.id, all.map(|(capability, url)| Offer { capability, url: url.clone() }).collect())
+            let own = set.capability_list.iter().map(|url| Offer {
+                capability: Capability::CapabilityList,
+                url: url.clone(),
+                hubs: Vec::new(),
+            });
+            let all = own.chain(set.capabilities.iter().map(|document| Offer {
+                capability: document.capability,
+                url: document.url.clone(),
+                hubs: document.hubs.clone(),
+            }));
+            (row.id, all.collect())
         })
         .collect();
     engine

@@ -1,0 +1,294 @@
+//! Channels of notifications: WebSub and WebSocket (Change Notification 4; the draft 0.8, 6).
+//!
+//! **Owns** which of the channels that a Source offers are joined, the subscriptions at hubs and their leases, the
+//! callback server, the connections of WebSockets, and whom to believe.
+//!
+//! **Assumes** that whoever knows a callback's path may send anything there, that hubs and Sources come and go, and that
+//! what is delivered may be late, twice, or missing.
+//!
+//! **Promises** that nothing reaches the engine that is not from whom it is expected, as far as the transport can tell;
+//! that a delivery is answered well only after the engine has kept it; that a channel that ends is joined again, ever
+//! later, and that the engine is told that it may have missed something; that no secret and no callback's path is shown
+//! or logged.
+//!
+//! **Never knows** what is in the mirror: it hands over what it hears, and asks the engine for the rest.
+
+mod board;
+mod listener;
+mod signature;
+mod websocket;
+mod websub;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use url::Url;
+
+use crate::document::Capability;
+use crate::source::Client;
+use crate::sync::{Engine, Heard, OfferedChannel};
+
+pub use board::{Phase, Refused, Standing};
+
+use board::Board;
+use listener::Registry;
+
+/// How channels are to be joined.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Whether no channel is joined at all.
+    pub off: bool,
+    /// Where hubs are listened to; none if no hub can reach us.
+    pub listen: Option<SocketAddr>,
+    /// The URL below which hubs reach that address; its own, if not given.
+    pub callback: Option<Url>,
+}
+
+/// How long the end of a mount waits for hubs to let go of it.
+const FAREWELL: Duration = Duration::from_secs(3);
+/// How long a channel may be down before another that tells the same takes its place.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often it is looked whether one is.
+const LOOK: Duration = Duration::from_secs(10);
+/// The most bytes of one delivery.
+const MOST_BYTES: usize = 16 << 20;
+
+/// What the channels of one mount share.
+#[derive(Debug)]
+struct Context {
+    engine: Arc<Engine>,
+    client: Arc<Client>,
+    board: Board,
+    registry: Registry,
+    /// The URL below which hubs reach us.
+    callback: Option<Url>,
+}
+
+/// What is known of one channel.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The channel, and its set.
+    pub offered: OfferedChannel,
+    /// How it stands.
+    pub standing: Standing,
+    /// What came on it.
+    pub heard: Heard,
+}
+
+/// Joins the channels of a mount, and stays with them.
+#[derive(Debug)]
+pub struct Notifier {
+    context: Arc<Context>,
+    off: bool,
+    listener: Option<JoinHandle<()>>,
+    supervisor: Mutex<Option<JoinHandle<()>>>,
+    joined: Arc<Mutex<HashMap<i64, Joined>>>,
+}
+
+/// A channel that is joined, or being joined.
+#[derive(Debug)]
+struct Joined {
+    /// The hubs that it was offered with.
+    hubs: Vec<String>,
+    task: JoinHandle<()>,
+}
+
+impl Notifier {
+    /// Begins to listen, where that is asked for.
+    ///
+    /// # Errors
+    /// If nobody can be heard there.
+    pub async fn new(engine: Arc<Engine>, client: Arc<Client>, options: Options) -> std::io::Result<Self> {
+        let listener = match options.listen.filter(|_| !options.off) {
+            Some(address) => Some(TcpListener::bind(address).await?),
+            None => None,
+        };
+        let callback = match &listener {
+            None => None,
+            Some(listener) => {
+                let own = format!("http://{}/", listener.local_addr()?);
+                options.callback.or_else(|| Url::parse(&own).ok())
+            }
+        };
+        let registry = Registry::default();
+        let context = Arc::new(Context { engine, client, board: Board::default(), registry, callback });
+        let listener = listener.map(|listener| tokio::spawn(listener::serve(Arc::clone(&context), listener)));
+        Ok(Self { context, off: options.off, listener, supervisor: Mutex::default(), joined: Arc::default() })
+    }
+
+    /// Joins the channels that the Source offers, now and later.
+    pub fn start(&self) {
+        if self.off {
+            return;
+        }
+        let supervisor =
+            Supervisor { context: Arc::clone(&self.context), joined: Arc::clone(&self.joined), down: HashMap::new() };
+        let task = tokio::spawn(supervisor.run());
+        *self.supervisor.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+    }
+
+    /// How all channels stand that the Source offers.
+    #[must_use]
+    pub fn channels(&self) -> Vec<Report> {
+        let reports = self.context.board.offered().into_iter().map(|offered| Report {
+            standing: self.context.board.standing(offered.channel.id),
+            heard: self.context.engine.heard(offered.channel.id),
+            offered,
+        });
+        reports.collect()
+    }
+
+    /// Takes leave of all hubs. What does not answer within moments keeps its lease: that ends by itself.
+    pub async fn close(&self) {
+        // The supervisor would join them again.
+        if let Some(supervisor) = self.supervisor.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            supervisor.abort();
+        }
+        let joined = std::mem::take(&mut *self.joined.lock().unwrap_or_else(PoisonError::into_inner));
+        joined.into_values().for_each(|joined| joined.task.abort());
+        if tokio::time::timeout(FAREWELL, websub::leave_all(&self.context)).await.is_err() {
+            tracing::info!("a hub does not answer; its lease ends by itself");
+        }
+        self.listener.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// Sees to it that the right channels are joined.
+struct Supervisor {
+    context: Arc<Context>,
+    joined: Arc<Mutex<HashMap<i64, Joined>>>,
+    /// Channels that should tell something, and since when they do not.
+    down: HashMap<i64, Instant>,
+}
+
+impl Supervisor {
+    async fn run(mut self) {
+        let mut synced = self.context.engine.synced();
+        let mut changed = self.context.board.changed();
+        let mut look = tokio::time::interval(LOOK);
+        loop {
+            synced.mark_unchanged();
+            changed.mark_unchanged();
+            match self.context.engine.channels().await {
+                Ok(offered) => self.arrange(offered),
+                Err(error) => self.context.engine.status().error(&format!("channels: {error}")),
+            }
+            tokio::select! {
+                _ = synced.changed() => {}
+                _ = changed.changed() => {}
+                _ = look.tick() => {}
+            }
+        }
+    }
+
+    /// Joins what is to be joined, and leaves what is not.
+    fn arrange(&mut self, offered: Vec<OfferedChannel>) {
+        let context = &self.context;
+        context.board.offer(&offered);
+        let mut wanted: HashMap<i64, &OfferedChannel> = HashMap::new();
+        let mut sets: HashMap<i64, bool> = HashMap::new();
+        for one in &offered {
+            let id = one.channel.id;
+            if let Some(why) = self.unfit(one) {
+                context.board.set(id, Phase::Unused(why));
+                continue;
+            }
+            let rivals: Vec<&OfferedChannel> =
+                ranked(&offered, one).filter(|rival| self.unfit(rival).is_none()).collect();
+            // Those before it, if all have been down for a while, give it their place.
+            let before: Vec<&&OfferedChannel> = rivals.iter().take_while(|rival| rival.channel.id != id).collect();
+            let down = |rival: &&&OfferedChannel| {
+                self.down.get(&rival.channel.id).is_some_and(|since| since.elapsed() >= PATIENCE)
+            };
+            if before.iter().all(down) {
+                wanted.insert(id, one);
+            } else {
+                context.board.set(id, Phase::Unused("another channel tells the same".to_owned()));
+            }
+        }
+        let mut joined = self.joined.lock().unwrap_or_else(PoisonError::into_inner);
+        joined.retain(|id, known| {
+            let stays = wanted.get(id).is_some_and(|one| one.hubs == known.hubs) && !known.task.is_finished();
+            if !stays {
+                known.task.abort();
+                let context = Arc::clone(context);
+                let id = *id;
+                tokio::spawn(async move { websub::leave(&context, id).await });
+            }
+            stays
+        });
+        for (id, one) in &wanted {
+            joined.entry(*id).or_insert_with(|| {
+                context.board.set(*id, Phase::Joining);
+                Joined { hubs: one.hubs.clone(), task: join(context, one) }
+            });
+            let live = context.board.standing(*id).phase == Phase::Live;
+            match live {
+                true => drop(self.down.remove(id)),
+                false => drop(self.down.entry(*id).or_insert_with(Instant::now)),
+            }
+            if one.channel.capability == Capability::ChangeNotification {
+                *sets.entry(one.channel.rset).or_default() |= live;
+            }
+        }
+        let known = context.engine.sets().unwrap_or_default();
+        let live = !known.is_empty() && known.iter().all(|set| sets.get(&set.id) == Some(&true));
+        context.engine.live(live);
+    }
+
+    /// Why a channel cannot be joined at all.
+    fn unfit(&self, one: &OfferedChannel) -> Option<String> {
+        match scheme(one) {
+            Scheme::WebSocket => None,
+            Scheme::WebSub if self.context.callback.is_some() => None,
+            Scheme::WebSub => Some("hubs cannot reach this mount; mount it with listen= and callback=".to_owned()),
+            Scheme::Other => Some("a transport that is not known".to_owned()),
+        }
+    }
+}
+
+/// How a channel is joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Scheme {
+    WebSub,
+    WebSocket,
+    Other,
+}
+
+fn scheme(one: &OfferedChannel) -> Scheme {
+    let scheme = one.channel.url.split(':').next().unwrap_or_default().to_ascii_lowercase();
+    match scheme.as_str() {
+        "http" | "https" => Scheme::WebSub,
+        "ws" | "wss" => Scheme::WebSocket,
+        _ => Scheme::Other,
+    }
+}
+
+/// The channels that tell the same as one does, that included, the best first: what WebSub delivers, hubs sign, and
+/// try again to deliver.
+fn ranked<'o>(offered: &'o [OfferedChannel], one: &OfferedChannel) -> impl Iterator<Item = &'o OfferedChannel> {
+    let (rset, capability) = (one.channel.rset, one.channel.capability);
+    let mut same: Vec<&OfferedChannel> =
+        offered.iter().filter(|other| other.channel.rset == rset && other.channel.capability == capability).collect();
+    same.sort_by_key(|other| (scheme(other), other.channel.id));
+    same.into_iter()
+}
+
+fn join(context: &Arc<Context>, one: &OfferedChannel) -> JoinHandle<()> {
+    let (context, one) = (Arc::clone(context), one.clone());
+    match scheme(&one) {
+        Scheme::WebSocket => tokio::spawn(websocket::stay(context, one)),
+        _ => tokio::spawn(websub::stay(context, one)),
+    }
+}
+
+/// How long to wait before the next try, after so many that failed: ever longer, and not as long as others.
+fn backoff(tries: u32, longest: Duration) -> Duration {
+    let wait = Duration::from_millis(500 << tries.min(12)).min(longest);
+    wait.mul_f64(0.5 + fastrand::f64())
+}

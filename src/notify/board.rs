@@ -1,0 +1,113 @@
+//! How channels stand, for whoever asks.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use tokio::sync::watch;
+
+use crate::document::Datetime;
+use crate::sync::OfferedChannel;
+
+/// What a channel is doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// It is being joined.
+    #[default]
+    Joining,
+    /// What is sent on it comes here.
+    Live,
+    /// It could not be joined, or broke off, and is tried again.
+    Failing(String),
+    /// The hub does not want us.
+    Denied(String),
+    /// It is not joined, and why.
+    Unused(String),
+}
+
+impl Phase {
+    /// `joining`, `live`, `failing`, `denied` or `unused`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Joining => "joining",
+            Self::Live => "live",
+            Self::Failing(_) => "failing",
+            Self::Denied(_) => "denied",
+            Self::Unused(_) => "unused",
+        }
+    }
+
+    /// Why it is not live.
+    #[must_use]
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Joining | Self::Live => None,
+            Self::Failing(why) | Self::Denied(why) | Self::Unused(why) => Some(why),
+        }
+    }
+}
+
+/// Deliveries that were not believed. They changed nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// Not signed, or not with our secret.
+    pub forged: u64,
+    /// Of another topic.
+    pub foreign: u64,
+    /// Larger than is taken.
+    pub too_large: u64,
+}
+
+/// How a channel stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// What it is doing.
+    pub phase: Phase,
+    /// The hub that it was joined at.
+    pub hub: Option<String>,
+    /// When the lease ends, by our clock.
+    pub expires: Option<Datetime>,
+    /// What was not believed.
+    pub refused: Refused,
+}
+
+/// Where all channels are noted. Locks are held for a look or an assignment.
+#[derive(Debug, Default)]
+pub(super) struct Board {
+    standings: Mutex<HashMap<i64, Standing>>,
+    offered: Mutex<Vec<OfferedChannel>>,
+    changed: watch::Sender<()>,
+}
+
+impl Board {
+    pub(super) fn note(&self, channel: i64, change: impl FnOnce(&mut Standing)) {
+        let mut standings = self.standings.lock().unwrap_or_else(PoisonError::into_inner);
+        let standing = standings.entry(channel).or_default();
+        let before = standing.phase.clone();
+        change(standing);
+        if standing.phase != before {
+            self.changed.send_replace(());
+        }
+    }
+
+    pub(super) fn set(&self, channel: i64, phase: Phase) {
+        self.note(channel, |standing| standing.phase = phase);
+    }
+
+    pub(super) fn standing(&self, channel: i64) -> Standing {
+        self.standings.lock().unwrap_or_else(PoisonError::into_inner).get(&channel).cloned().unwrap_or_default()
+    }
+
+    pub(super) fn offer(&self, offered: &[OfferedChannel]) {
+        offered.clone_into(&mut self.offered.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    pub(super) fn offered(&self) -> Vec<OfferedChannel> {
+        self.offered.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A receiver that is told when a channel does something else than before.
+    pub(super) fn changed(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+}

@@ -1,0 +1,254 @@
+//! The callback server: what hubs send (WebSub 5.3, 7).
+//!
+//! It faces the world. Whoever does not know a path is answered without being read; whoever does may send no more than
+//! is bounded here, and is believed only with our secret's signature.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt as _;
+use hyper::body::{Body as _, Incoming};
+use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, mpsc};
+use url::{Url, form_urlencoded};
+
+use super::{Context, MOST_BYTES, signature};
+use crate::catalog::{Channel, Subscription};
+use crate::source::parse_link_header;
+
+/// The most connections at once.
+const MOST_CONNECTIONS: usize = 256;
+/// The most bodies that are read at once.
+const MOST_BODIES: usize = 4;
+/// How long a hub may take for a header, and for a body.
+const HEADER: Duration = Duration::from_secs(10);
+const BODY: Duration = Duration::from_secs(30);
+/// The longest challenge that is repeated, in bytes.
+const MOST_CHALLENGE: usize = 4096;
+
+/// What a hub says of a subscription.
+#[derive(Debug)]
+pub(super) enum Said {
+    /// It is in force for so long.
+    Verified(Option<Duration>),
+    /// It is not wanted, or not any more.
+    Denied(String),
+    /// It has ended as we asked.
+    Unsubscribed,
+}
+
+/// A subscription that hubs may speak of.
+#[derive(Debug)]
+pub(super) struct Subscriber {
+    pub(super) channel: Channel,
+    pub(super) subscription: Subscription,
+    /// Whether we want it to end.
+    pub(super) leaving: bool,
+    pub(super) tell: mpsc::UnboundedSender<Said>,
+}
+
+/// Subscriptions by the last segment of their callback's path.
+#[derive(Debug, Default)]
+pub(super) struct Registry(Mutex<HashMap<String, Arc<Subscriber>>>);
+
+impl Registry {
+    pub(super) fn put(&self, subscriber: Subscriber) {
+        let token = subscriber.subscription.token.clone();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(token, Arc::new(subscriber));
+    }
+
+    pub(super) fn remove(&self, token: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(token);
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<Subscriber>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    fn get(&self, path: &str) -> Option<Arc<Subscriber>> {
+        let token = path.trim_end_matches('/').rsplit('/').next()?;
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(token).cloned()
+    }
+}
+
+/// Answers hubs. Runs until it is dropped.
+pub(super) async fn serve(context: Arc<Context>, listener: TcpListener) {
+    let connections = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let bodies = Arc::new(Semaphore::new(MOST_BODIES));
+    loop {
+        // Neither is ever closed.
+        let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { return };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "a hub could not be heard");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                continue;
+            }
+        };
+        let (context, bodies) = (Arc::clone(&context), Arc::clone(&bodies));
+        tokio::spawn(async move {
+            let answer = service_fn(move |request| {
+                let (context, bodies) = (Arc::clone(&context), Arc::clone(&bodies));
+                async move { Ok::<_, Infallible>(answer(&context, &bodies, request).await) }
+            });
+            let mut http = hyper::server::conn::http1::Builder::new();
+            http.timer(TokioTimer::new()).header_read_timeout(HEADER).keep_alive(false).max_buf_size(64 << 10);
+            if let Err(error) = http.serve_connection(TokioIo::new(stream), answer).await {
+                tracing::debug!(%error, "a connection of a hub");
+            }
+            drop(permit);
+        });
+    }
+}
+
+async fn answer(context: &Context, bodies: &Semaphore, request: Request<Incoming>) -> Response<Body> {
+    let Some(subscriber) = context.registry.get(request.uri().path()) else {
+        return say(StatusCode::NOT_FOUND, "there is no subscription here\n");
+    };
+    match *request.method() {
+        Method::GET => intent(&subscriber, request.uri().query().unwrap_or_default()),
+        Method::POST => delivery(context, bodies, &subscriber, request).await,
+        _ => say(StatusCode::METHOD_NOT_ALLOWED, "GET verifies intent, POST delivers\n"),
+    }
+}
+
+fn say(status: StatusCode, text: impl Into<Body>) -> Response<Body> {
+    let mut response = Response::new(text.into());
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    // A challenge is whatever the asker likes: no browser may take it for a page.
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// Whether two spellings are of the same topic.
+fn same(one: &str, other: &str) -> bool {
+    one == other || Url::parse(one).is_ok_and(|one| Url::parse(other).is_ok_and(|other| one == other))
+}
+
+/// A hub asks whether we meant it (WebSub 5.3), or denies (5.2).
+fn intent(subscriber: &Subscriber, query: &str) -> Response<Body> {
+    let fields: HashMap<String, String> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
+    let field = |name: &str| fields.get(name).map(String::as_str);
+    let about_us = field("hub.topic").is_some_and(|topic| same(topic, &subscriber.subscription.topic));
+    if !about_us {
+        return say(StatusCode::NOT_FOUND, "this is a subscription to another topic\n");
+    }
+    let challenge = field("hub.challenge").filter(|text| !text.is_empty() && text.len() <= MOST_CHALLENGE);
+    let said = match (field("hub.mode"), challenge) {
+        (Some("denied"), _) => Said::Denied(plain(field("hub.reason").unwrap_or("the hub gives no reason"))),
+        (Some("subscribe" | "unsubscribe"), None) => {
+            return say(StatusCode::BAD_REQUEST, "hub.challenge is missing, or too long\n");
+        }
+        (Some("subscribe"), Some(_)) if !subscriber.leaving => {
+            let seconds = field("hub.lease_seconds").and_then(|text| text.trim().parse::<u64>().ok());
+            Said::Verified(seconds.filter(|seconds| *seconds > 0).map(Duration::from_secs))
+        }
+        (Some("unsubscribe"), Some(_)) if subscriber.leaving => Said::Unsubscribed,
+        _ => return say(StatusCode::NOT_FOUND, "that was not asked for\n"),
+    };
+    // Nobody listens any more where a subscription just ended.
+    let _ = subscriber.tell.send(said);
+    say(StatusCode::OK, challenge.map(str::to_owned).unwrap_or_default())
+}
+
+/// What somebody says, as one line that can be shown.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect()
+}
+
+/// A hub delivers (WebSub 7).
+async fn delivery(
+    context: &Context,
+    bodies: &Semaphore,
+    subscriber: &Subscriber,
+    request: Request<Incoming>,
+) -> Response<Body> {
+    let channel = subscriber.channel.id;
+    let (head, body) = request.into_parts();
+    if names_another_topic(&head.headers, subscriber) {
+        context.board.note(channel, |standing| standing.refused.foreign += 1);
+        tracing::warn!(topic = subscriber.subscription.topic, "a delivery of another topic; refused");
+        return say(StatusCode::FORBIDDEN, "this is a subscription to another topic\n");
+    }
+    let Ok(_turn) = tokio::time::timeout(BODY, bodies.acquire()).await else {
+        return say(StatusCode::SERVICE_UNAVAILABLE, "there is too much at once; try again\n");
+    };
+    let body = match tokio::time::timeout(BODY, whole(body)).await {
+        Err(_) => return say(StatusCode::REQUEST_TIMEOUT, "the body does not come\n"),
+        Ok(Ok(body)) => body,
+        Ok(Err(Unread::TooLarge)) => {
+            context.board.note(channel, |standing| standing.refused.too_large += 1);
+            tracing::warn!(
+                topic = subscriber.subscription.topic,
+                most = MOST_BYTES,
+                "a delivery is too large; refused"
+            );
+            return say(StatusCode::PAYLOAD_TOO_LARGE, format!("no more than {MOST_BYTES} bytes are taken\n"));
+        }
+        Ok(Err(Unread::Broken)) => return say(StatusCode::BAD_REQUEST, "the body broke off\n"),
+    };
+    if !is_signed(&head.headers, &subscriber.subscription.secret, &body) {
+        context.board.note(channel, |standing| standing.refused.forged += 1);
+        tracing::warn!(
+            topic = subscriber.subscription.topic,
+            "a delivery without the signature of our secret (X-Hub-Signature); refused"
+        );
+        return say(StatusCode::FORBIDDEN, "X-Hub-Signature does not verify\n");
+    }
+    match context.engine.deliver(&subscriber.channel, body).await {
+        Ok(()) => say(StatusCode::ACCEPTED, Body::empty()),
+        Err(error) => {
+            context.engine.status().error(&format!("a delivery could not be kept, and the hub was told so: {error}"));
+            say(StatusCode::SERVICE_UNAVAILABLE, "it cannot be kept now; try again\n")
+        }
+    }
+}
+
+/// Why a body could not be had.
+enum Unread {
+    TooLarge,
+    Broken,
+}
+
+async fn whole(body: Incoming) -> Result<Bytes, Unread> {
+    // What says that it is too large need not be sent.
+    if body.size_hint().lower() > MOST_BYTES as u64 {
+        return Err(Unread::TooLarge);
+    }
+    let mut bytes = BytesMut::new();
+    let mut stream = Body::new(body).into_data_stream();
+    while let Some(part) = stream.next().await {
+        let part = part.map_err(|_| Unread::Broken)?;
+        if bytes.len() + part.len() > MOST_BYTES {
+            return Err(Unread::TooLarge);
+        }
+        bytes.extend_from_slice(&part);
+    }
+    Ok(bytes.freeze())
+}
+
+fn values<'h>(headers: &'h HeaderMap, name: &'h str) -> impl Iterator<Item = &'h str> {
+    headers.get_all(name).iter().filter_map(|value| value.to_str().ok())
+}
+
+/// Whether a delivery says that it is of a topic, and not of ours.
+fn names_another_topic(headers: &HeaderMap, subscriber: &Subscriber) -> bool {
+    let mut named = values(headers, "link").flat_map(parse_link_header).filter(|link| link.is("self")).peekable();
+    let known = [&subscriber.subscription.topic, &subscriber.channel.url];
+    named.peek().is_some() && !named.any(|link| known.iter().any(|known| same(&link.href, known)))
+}
+
+fn is_signed(headers: &HeaderMap, secret: &str, body: &Bytes) -> bool {
+    values(headers, "x-hub-signature").any(|value| signature::verifies(value, secret, body))
+}

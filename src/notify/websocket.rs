@@ -1,0 +1,86 @@
+//! A channel that is a WebSocket (the draft 0.8, 6; RFC 6455): the Source sends, we listen.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{SinkExt as _, StreamExt as _};
+use tokio::time::Instant;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+
+use super::{Context, MOST_BYTES, Phase, backoff};
+use crate::sync::OfferedChannel;
+
+/// How often the other side is asked whether it is still there.
+const PING: Duration = Duration::from_secs(20);
+/// The longest wait before a connection is tried again.
+const LONGEST: Duration = Duration::from_secs(60);
+/// A connection that held so long was a good one.
+const GOOD: Duration = Duration::from_secs(10);
+
+/// Stays with a channel, for ever.
+pub(super) async fn stay(context: Arc<Context>, offered: OfferedChannel) {
+    let id = offered.channel.id;
+    let url = &offered.channel.url;
+    let mut tries = 0;
+    loop {
+        let began = Instant::now();
+        let mut heard = false;
+        let why = match once(&context, &offered, &mut heard).await {
+            Ok(()) => format!("{url}: the Source closed the channel"),
+            Err(why) => why,
+        };
+        if heard || began.elapsed() >= GOOD {
+            tries = 0;
+        }
+        tracing::info!(url, why, "a channel ended; it will be joined again");
+        context.board.set(id, Phase::Failing(why));
+        tokio::time::sleep(backoff(tries, LONGEST)).await;
+        tries += 1;
+    }
+}
+
+/// Joins once, and listens until it ends. `heard` is set when something came.
+async fn once(context: &Context, offered: &OfferedChannel, heard: &mut bool) -> Result<(), String> {
+    let (id, url) = (offered.channel.id, &offered.channel.url);
+    let connection = context.client.upgrade(url).await.map_err(|error| error.to_string())?;
+    let config = WebSocketConfig::default().max_message_size(Some(MOST_BYTES)).max_frame_size(Some(MOST_BYTES));
+    let mut socket = WebSocketStream::from_raw_socket(connection, Role::Client, Some(config)).await;
+    // What was sent before this moment is lost to us: from here on, nothing is.
+    context.engine.joined(id).await.map_err(|error| error.to_string())?;
+    context.board.set(id, Phase::Live);
+    tracing::info!(url, "a channel is joined");
+    let failed = |error: tokio_tungstenite::tungstenite::Error| format!("{url}: {error}");
+    let mut ping = tokio::time::interval_at(Instant::now() + PING, PING);
+    let mut last = Instant::now();
+    loop {
+        let message = tokio::select! {
+            message = socket.next() => message,
+            _ = ping.tick() => {
+                if last.elapsed() > PING + context.client.timeout() {
+                    return Err(format!("{url}: nothing was heard for {} s", last.elapsed().as_secs()));
+                }
+                let sent = tokio::time::timeout(context.client.timeout(), socket.send(Message::Ping(Bytes::new()))).await;
+                sent.map_err(|_| format!("{url}: it does not take a ping"))?.map_err(failed)?;
+                continue;
+            }
+        };
+        last = Instant::now();
+        let body = match message {
+            None | Some(Ok(Message::Close(_))) => return Ok(()),
+            Some(Err(tokio_tungstenite::tungstenite::Error::Capacity(error))) => {
+                context.board.note(id, |standing| standing.refused.too_large += 1);
+                return Err(format!("{url}: {error}"));
+            }
+            Some(Err(error)) => return Err(failed(error)),
+            Some(Ok(Message::Text(text))) => Bytes::from(text),
+            Some(Ok(Message::Binary(bytes))) => bytes,
+            Some(Ok(_)) => continue,
+        };
+        *heard = true;
+        // What cannot be kept is missed, and will be when the channel is joined again.
+        context.engine.deliver(&offered.channel, body).await.map_err(|error| error.to_string())?;
+    }
+}

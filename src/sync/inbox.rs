@@ -1,0 +1,762 @@
+//! What was delivered on channels of notifications, and how it gets into the tree (Change Notification 3).
+//!
+//! A delivery is kept on the disk before anybody is told that it came. Those that tell all changes of an interval are
+//! applied as a Change List is, each once its interval joins those before it. What does not join soon, or tells no
+//! more than that something has changed, makes the lists be read; so nothing that went astray is missed. Where the
+//! lists are followed from is not moved by notifications: what is told in both ways counts once.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use super::behind::until;
+use super::changes::{self, Delivered, Told};
+use super::{Engine, SyncError, Trigger, sets};
+use crate::catalog::{Channel, Offer, Reading, SetRow, SetState, Subscription, Waiting};
+use crate::document::{Capability, Datetime, Facts, Kind, Limits, Reader, Warnings};
+
+/// How long a notification waits for those before it to come, too.
+const GRACE: Duration = Duration::from_secs(1);
+/// Over so long a fleet of mirrors spreads its requests after all of them heard the same.
+const SPREAD: Duration = Duration::from_secs(1);
+/// When lists are looked at again in which nothing was new: they may be written after the notification is sent.
+const AGAIN: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(10)];
+/// The first and the longest wait after lists could not be read.
+const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// The most deliveries in one step.
+const BATCH: usize = 256;
+/// What may wait on one channel, in deliveries and in bytes. Of more it is only kept that something came.
+const MOST_WAITING: (u64, u64) = (20_000, 256 << 20);
+/// An interval that ends so much later than now is a mistake.
+const FUTURE: Duration = Duration::from_secs(26 * 3600);
+
+/// A channel that a set offers.
+#[derive(Clone, Debug)]
+pub struct OfferedChannel {
+    /// What is known of it.
+    pub channel: Channel,
+    /// The name of its set.
+    pub set: String,
+    /// The hubs that the Capability List names.
+    pub hubs: Vec<String>,
+}
+
+/// What came on a channel since the mount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Heard {
+    /// Deliveries that were kept.
+    pub received: u64,
+    /// Those that had come before.
+    pub repeated: u64,
+    /// Those that told no more than that something has changed.
+    pub pings: u64,
+    /// How often an interval did not join those before it, and the lists were read.
+    pub gaps: u64,
+    /// When the last one came, by our clock.
+    pub last: Option<Datetime>,
+    /// Up to when the notifications are in the tree without a gap, by the Source's clock.
+    pub until: Option<Datetime>,
+    /// From the end of the interval that was applied last, by the Source's clock, to when it was in the tree, by ours.
+    pub lag: Option<Duration>,
+}
+
+/// What the engine keeps in mind of channels.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    wake: Notify,
+    /// The number of the delivery that came last.
+    last: AtomicI64,
+    /// The number of the last delivery that had come before the lists were read.
+    caught_up: AtomicI64,
+    /// Whether a channel was joined since then.
+    joined: AtomicBool,
+    heard: Mutex<HashMap<i64, Heard>>,
+    /// Whether everything that changes is delivered.
+    pub(super) live: watch::Sender<bool>,
+}
+
+impl Inbox {
+    pub(super) fn new(last: i64) -> Self {
+        Self {
+            wake: Notify::new(),
+            last: AtomicI64::new(last),
+            caught_up: AtomicI64::new(0),
+            joined: AtomicBool::new(false),
+            heard: Mutex::new(HashMap::new()),
+            live: watch::Sender::new(false),
+        }
+    }
+
+    fn note(&self, channel: i64, change: impl FnOnce(&mut Heard)) {
+        change(self.heard.lock().unwrap_or_else(PoisonError::into_inner).entry(channel).or_default());
+    }
+
+    /// What there is when the lists are begun to be read.
+    pub(super) fn mark(&self) -> Mark {
+        let joined = self.joined.swap(false, Ordering::AcqRel);
+        Mark { last: self.last.load(Ordering::Acquire), joined }
+    }
+
+    /// The lists were read to their end, from that mark on; or they could not be.
+    pub(super) fn caught_up(&self, mark: &Mark, well: bool) {
+        match well {
+            true => drop(self.caught_up.fetch_max(mark.last, Ordering::AcqRel)),
+            false => drop(self.joined.fetch_or(mark.joined, Ordering::AcqRel)),
+        }
+        self.wake.notify_one();
+    }
+}
+
+/// What there was when the lists were begun to be read.
+#[derive(Debug)]
+pub(super) struct Mark {
+    /// The number of the delivery that had come last.
+    last: i64,
+    /// Whether a channel had been joined.
+    joined: bool,
+}
+
+/// What a body is good for. `came` is our clock.
+fn read(capability: Capability, body: &[u8], came: Datetime) -> Reading {
+    if capability == Capability::FrameworkNotification {
+        return Reading::Ping;
+    }
+    changes_of(body, came).unwrap_or(Reading::Ping)
+}
+
+/// The changes that a body tells; none if it is not a document of changes that can be read to its end.
+fn changes_of(body: &[u8], came: Datetime) -> Option<Reading> {
+    let mut reader = Reader::open(body, "notification", Limits::default()).ok()?;
+    let head = reader.head().clone();
+    let fits = matches!(head.capability(), None | Some(Capability::ChangeNotification | Capability::ChangeList));
+    if !fits || head.kind != Kind::UrlSet {
+        return None;
+    }
+    let mut warnings = Warnings::default();
+    let about = Facts::of_attributes(&head.md, 0, &mut warnings);
+    let (mut entries, mut dated) = (0_u64, true);
+    let (mut first, mut last) = (Some(came), came);
+    while let Some(entry) = reader.next().ok()? {
+        let facts = Facts::of_entry(&entry, &mut warnings);
+        facts.change?;
+        entries += 1;
+        dated &= facts.datetime.is_some();
+        let moment = facts.datetime.or(facts.lastmod);
+        first = first.zip(moment).map(|(first, moment)| first.min(moment));
+        last = last.max(moment.unwrap_or(came));
+    }
+    let latest = Datetime::from_nanos(came.nanos().saturating_add(nanos(FUTURE)));
+    match about.from.zip(about.until) {
+        Some((from, until)) => (from <= until && until <= latest).then_some(Reading::Whole { from, until, dated }),
+        // Without an interval, it is to tell of something at least.
+        None => (entries > 0 && last <= latest).then_some(Reading::Loose { from: first.unwrap_or(came), until: last }),
+    }
+}
+
+fn nanos(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// What is known of a set, as far as its notifications are concerned.
+#[derive(Clone, Copy, Debug, Default)]
+struct Standing {
+    /// The notifications of the channel are in the tree up to then.
+    cursor: Option<Datetime>,
+    /// All changes up to then are in the tree, by the lists.
+    covered: Option<Datetime>,
+    /// The newest Resource List is of then.
+    listed: Option<Datetime>,
+    /// Whether the Source has lists of changes.
+    follows: bool,
+    /// Deliveries up to this number had come before the lists were read.
+    caught_up: i64,
+}
+
+/// What is to be done with what waits on a channel.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Plan {
+    /// To be applied, in this order; and whether the lists were read after it came.
+    take: Vec<(Waiting, bool)>,
+    /// Of no more use: the lists have told it.
+    settled: Vec<i64>,
+    /// Up to when the notifications are in the tree then.
+    cursor: Option<Datetime>,
+    /// When the lists are to be read for the sake of what is left, and whether an interval is missing.
+    lists: Option<(Datetime, bool)>,
+}
+
+/// Decides. What tells of intervals comes first, in their order; then the rest, as it came.
+fn plan(waiting: &[Waiting], standing: Standing) -> Plan {
+    let mut plan = Plan { cursor: standing.cursor, ..Plan::default() };
+    let mut hole = false;
+    for one in waiting {
+        let caught = one.id <= standing.caught_up;
+        let mut wants = |moment: Datetime, missing: bool| {
+            let (sooner, before) = plan.lists.unwrap_or((moment, false));
+            plan.lists = Some((sooner.min(moment), before || missing));
+        };
+        match one.reading {
+            Reading::Whole { from, until, dated } => {
+                let joins = match plan.cursor {
+                    Some(cursor) => from <= cursor,
+                    None => standing.covered.is_some_and(|covered| from <= covered),
+                };
+                let late = plan.cursor.is_some_and(|cursor| from < cursor);
+                // What has no time counts in its order alone, which the lists know.
+                let told = !dated && (standing.follows || late);
+                let old = !dated && standing.listed.is_some_and(|listed| until <= listed);
+                if hole && !caught {
+                    continue;
+                }
+                if !joins && !caught {
+                    hole = true;
+                    let patience = if plan.cursor.is_some() { GRACE } else { Duration::ZERO };
+                    wants(Datetime::from_nanos(one.came.nanos().saturating_add(nanos(patience))), true);
+                } else if told && !caught && !old {
+                    wants(one.came, false);
+                } else {
+                    match (told && caught) || old {
+                        true => plan.settled.push(one.id),
+                        false => plan.take.push((*one, caught)),
+                    }
+                    plan.cursor = plan.cursor.max(Some(until));
+                }
+            }
+            Reading::Loose { .. } if !standing.follows => plan.take.push((*one, caught)),
+            Reading::Loose { .. } | Reading::Ping if caught => plan.settled.push(one.id),
+            Reading::Loose { .. } | Reading::Ping => wants(one.came, false),
+        }
+    }
+    plan
+}
+
+/// What framework notifications name as changed, beside the changes that are looked at in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Announced {
+    /// The Source Description or a Capability List.
+    pub offers: bool,
+    /// A Resource List or a Resource Dump.
+    pub lists: bool,
+    /// A Change List or a Change Dump: what is above it may lead elsewhere now.
+    pub named: bool,
+}
+
+impl Announced {
+    /// Reads a framework notification. What cannot be read may have said anything.
+    fn of(body: &[u8]) -> Self {
+        let mut announced = Self::default();
+        let everything = Self { offers: true, lists: true, named: true };
+        let Ok(mut reader) = Reader::open(body, "notification", Limits::default()) else { return everything };
+        loop {
+            match reader.next() {
+                Ok(None) if announced == Self::default() => return everything,
+                Ok(None) => return announced,
+                Err(_) => return everything,
+                Ok(Some(entry)) => match entry.md.capability() {
+                    Some(Capability::Description | Capability::CapabilityList) => announced.offers = true,
+                    Some(Capability::ResourceList | Capability::ResourceDump) => announced.lists = true,
+                    Some(Capability::ChangeList | Capability::ChangeDump) => announced.named = true,
+                    Some(_) => {}
+                    None => return everything,
+                },
+            }
+        }
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self { offers: self.offers || other.offers, lists: self.lists || other.lists, named: self.named || other.named }
+    }
+}
+
+/// A random part of a duration.
+pub(super) fn part_of(duration: Duration) -> Duration {
+    duration.mul_f64(fastrand::f64())
+}
+
+impl Engine {
+    /// The channels that the sets offer now.
+    ///
+    /// # Errors
+    /// If the catalog fails.
+    pub async fn channels(&self) -> Result<Vec<OfferedChannel>, SyncError> {
+        let mut offered: Vec<(SetRow, Offer)> = Vec::new();
+        for set in self.sets()? {
+            let offers = self.readers.ask(|reader| reader.offers(set.id))?;
+            let channels = offers.into_iter().filter(|offer| is_channel(offer.capability));
+            offered.extend(channels.map(|offer| (set.clone(), offer)));
+        }
+        let known = self.readers.ask(|reader| reader.channels())?;
+        let is = |one: &Channel, set: &SetRow, offer: &Offer| {
+            one.rset == set.id && one.url == offer.url && one.capability == offer.capability
+        };
+        let new: Vec<(i64, Offer)> = offered
+            .iter()
+            .filter(|(set, offer)| !known.iter().any(|one| is(one, set, offer)))
+            .map(|(set, offer)| (set.id, offer.clone()))
+            .collect();
+        if !new.is_empty() {
+            self.ledger
+                .write(move |transaction| {
+                    new.iter()
+                        .try_for_each(|(set, offer)| transaction.channel(*set, &offer.url, offer.capability).map(drop))
+                })
+                .await?;
+        }
+        let known = self.readers.ask(|reader| reader.channels())?;
+        Ok(offered
+            .into_iter()
+            .filter_map(|(set, offer)| {
+                let channel = known.iter().find(|one| is(one, &set, &offer))?.clone();
+                Some(OfferedChannel { channel, set: set.label, hubs: offer.hubs })
+            })
+            .collect())
+    }
+
+    /// A receiver that is told when a sync has ended: what the sets offer may be something else than before.
+    #[must_use]
+    pub fn synced(&self) -> watch::Receiver<()> {
+        self.synced.subscribe()
+    }
+
+    /// Keeps the subscription of a channel, or that there is none.
+    ///
+    /// # Errors
+    /// If the catalog fails.
+    pub async fn keep_subscription(&self, channel: i64, subscription: Option<Subscription>) -> Result<(), SyncError> {
+        self.ledger.write(move |transaction| transaction.put_subscription(channel, subscription.as_ref())).await
+    }
+
+    /// A channel was joined, and may have missed what came before: the lists will be read.
+    ///
+    /// # Errors
+    /// If the catalog fails.
+    pub async fn joined(&self, channel: i64) -> Result<(), SyncError> {
+        self.ledger.write(move |transaction| transaction.channel_joins(channel, None)).await?;
+        self.inbox.joined.store(true, Ordering::Release);
+        self.inbox.wake.notify_one();
+        Ok(())
+    }
+
+    /// Whether everything that changes is delivered on channels: then the Source is polled more rarely.
+    pub fn live(&self, live: bool) {
+        self.inbox.live.send_if_modified(|known| std::mem::replace(known, live) != live);
+    }
+
+    /// What came on a channel since the mount.
+    #[must_use]
+    pub fn heard(&self, channel: i64) -> Heard {
+        self.inbox.heard.lock().unwrap_or_else(PoisonError::into_inner).get(&channel).copied().unwrap_or_default()
+    }
+
+    /// Takes a delivery in. When this returns, it is on the disk, and will be in the tree.
+    ///
+    /// # Errors
+    /// If it cannot be kept.
+    pub async fn deliver(&self, channel: &Channel, body: bytes::Bytes) -> Result<(), SyncError> {
+        let came = Datetime::now();
+        let (id, capability) = (channel.id, channel.capability);
+        let readers = Arc::clone(&self.readers);
+        let kept = self
+            .ledger
+            .step(move |writer| {
+                let mut reading = read(capability, &body, came);
+                let backlog = readers.ask(|reader| reader.backlog(id))?;
+                if backlog.deliveries >= MOST_WAITING.0 || backlog.bytes + body.len() as u64 > MOST_WAITING.1 {
+                    reading = Reading::Ping;
+                }
+                let framework = capability == Capability::FrameworkNotification;
+                let kept: &[u8] = if reading == Reading::Ping && !framework { &[] } else { &body };
+                let digest: [u8; 32] = Sha256::digest(&body).into();
+                let transaction = writer.begin(true)?;
+                let number = transaction.deliver(id, came, reading, &digest, kept)?;
+                Ok(((number, reading), transaction.commit()?))
+            })
+            .await?;
+        let (number, reading) = kept;
+        self.inbox.note(id, |heard| {
+            heard.last = Some(came);
+            match number {
+                None => heard.repeated += 1,
+                Some(_) => heard.received += 1,
+            }
+            if number.is_some() && reading == Reading::Ping {
+                heard.pings += 1;
+            }
+        });
+        if let Some(number) = number {
+            self.inbox.last.fetch_max(number, Ordering::AcqRel);
+            self.inbox.wake.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Brings what is delivered into the tree, as it comes. Runs until it is dropped.
+    pub async fn attend(self: &Arc<Self>) {
+        let mut tries = 0;
+        // When the lists are read next, and when what came is fetched ahead of use.
+        let (mut due, mut ahead): (Option<Instant>, Option<Instant>) = (None, None);
+        let mut looks: Vec<Instant> = Vec::new();
+        loop {
+            let taken = {
+                let _turn = self.turn.lock().await;
+                self.take().await
+            };
+            let gaps = match taken {
+                Ok(Taken { changed, lists, gaps }) => {
+                    if changed && self.config.content_all {
+                        ahead = ahead.or_else(|| Some(Instant::now() + part_of(SPREAD)));
+                    }
+                    let joined = self.inbox.joined.load(Ordering::Acquire).then(Datetime::now);
+                    match joined.or(lists) {
+                        Some(moment) if !self.config.offline => {
+                            due = due.or_else(|| Some(instant(moment) + part_of(SPREAD) + backoff(tries)));
+                        }
+                        _ => (due, tries) = (None, 0),
+                    }
+                    gaps
+                }
+                Err(error) => {
+                    self.status.error(&format!("what was delivered cannot be brought into the tree yet: {error}"));
+                    tries += 1;
+                    tokio::time::sleep(backoff(tries)).await;
+                    continue;
+                }
+            };
+            let look = looks.first().copied();
+            tokio::select! {
+                () = self.inbox.wake.notified() => {}
+                () = until(due) => {
+                    due = None;
+                    match self.sync(Trigger::Notified(self.announced())).await {
+                        Ok(summary) => {
+                            tries = 0;
+                            gaps.into_iter().for_each(|channel| self.inbox.note(channel, |heard| heard.gaps += 1));
+                            looks.clear();
+                            if !summary.changed() {
+                                looks.extend(AGAIN.map(|wait| Instant::now() + wait + part_of(SPREAD)));
+                            }
+                        }
+                        // The error is in the status.
+                        Err(_) => tries += 1,
+                    }
+                }
+                () = until(look) => {
+                    looks.remove(0);
+                    // The error is in the status.
+                    let found = self.sync(Trigger::Notified(Announced::default())).await;
+                    if found.is_ok_and(|summary| summary.changed()) {
+                        looks.clear();
+                    }
+                }
+                () = until(ahead) => {
+                    ahead = None;
+                    self.wanted.send_replace(());
+                }
+            }
+        }
+    }
+
+    /// What the framework notifications that wait say has changed.
+    fn announced(&self) -> Announced {
+        let look = |reader: &crate::catalog::Reader| {
+            let mut announced = Announced::default();
+            for channel in reader.channels()?.iter().filter(|one| one.capability == Capability::FrameworkNotification) {
+                for one in reader.waiting(channel.id, BATCH)? {
+                    announced = announced.and(Announced::of(&reader.delivery(one.id)?));
+                }
+            }
+            Ok(announced)
+        };
+        self.readers.ask(look).unwrap_or(Announced { offers: true, lists: true, named: true })
+    }
+
+    /// Applies what joins. The sync's turn is held.
+    async fn take(&self) -> Result<Taken, SyncError> {
+        let mut taken = Taken::default();
+        for channel in self.readers.ask(|reader| reader.channels())? {
+            let mut cursor = channel.cursor;
+            loop {
+                let waiting = self.readers.ask(|reader| reader.waiting(channel.id, BATCH))?;
+                let Some(set) = self.sets()?.into_iter().find(|set| set.id == channel.rset) else { break };
+                if waiting.is_empty() || set.state == SetState::Empty {
+                    break;
+                }
+                let plan = plan(&waiting, self.standing(&set, cursor)?);
+                if plan.take.is_empty() && plan.settled.is_empty() {
+                    if let Some((moment, missing)) = plan.lists {
+                        taken.lists = Some(taken.lists.map_or(moment, |known| known.min(moment)));
+                        taken.gaps.extend(missing.then_some(channel.id));
+                    }
+                    break;
+                }
+                cursor = plan.cursor;
+                taken.changed |= self.apply(&channel, set, plan).await?;
+            }
+        }
+        Ok(taken)
+    }
+
+    fn standing(&self, set: &SetRow, cursor: Option<Datetime>) -> Result<Standing, SyncError> {
+        let feeds = self.readers.ask(|reader| reader.feeds(set.id))?;
+        let offers = self.readers.ask(|reader| reader.offers(set.id))?;
+        let follows = offers.iter().any(|offer| sets::tells_changes(offer.capability));
+        let fed = feeds.iter().map(|feed| feed.cursor).min().flatten();
+        Ok(Standing {
+            cursor,
+            covered: set.cursor.max(set.at).max(fed.filter(|_| follows)),
+            listed: set.at,
+            follows,
+            caught_up: self.inbox.caught_up.load(Ordering::Acquire),
+        })
+    }
+
+    /// Applies deliveries in one step; returns whether that changed the tree.
+    async fn apply(&self, channel: &Channel, set: SetRow, plan: Plan) -> Result<bool, SyncError> {
+        let mut deliveries = Vec::new();
+        let mut last = None;
+        for (one, caught) in &plan.take {
+            let (from, until) = match one.reading {
+                Reading::Whole { from, until, .. } | Reading::Loose { from, until } => (from, until),
+                Reading::Ping => continue,
+            };
+            last = last.max(Some(until));
+            let body = self.readers.ask(|reader| reader.delivery(one.id))?;
+            deliveries.push(Delivered { body, from, until, caught_up: *caught });
+        }
+        let cursor = plan.cursor;
+        let told = Told {
+            channel: channel.id,
+            url: channel.url.clone(),
+            cursor,
+            done: plan.take.iter().map(|(one, _)| one.id).chain(plan.settled).collect(),
+            deliveries,
+        };
+        let (mapper, status, store) = (Arc::clone(&self.mapper), Arc::clone(&self.status), Arc::clone(&self.store));
+        let summary =
+            self.ledger.step(move |writer| changes::tell(writer, &mapper, &status, &store, &set, told)).await?;
+        if let Some(until) = last {
+            let late = Datetime::now().nanos().saturating_sub(until.nanos()).max(0).unsigned_abs();
+            self.inbox.note(channel.id, |heard| {
+                heard.lag = Some(Duration::from_nanos(late));
+                heard.until = cursor;
+            });
+            tracing::debug!(url = channel.url, ?summary, %until, "notified");
+        }
+        Ok(summary.changed())
+    }
+}
+
+/// What bringing deliveries into the tree came to.
+#[derive(Debug, Default)]
+struct Taken {
+    changed: bool,
+    /// When the lists are to be read for what is left.
+    lists: Option<Datetime>,
+    /// The channels on which something is missing.
+    gaps: Vec<i64>,
+}
+
+fn is_channel(capability: Capability) -> bool {
+    matches!(capability, Capability::ChangeNotification | Capability::FrameworkNotification)
+}
+
+/// A moment of our clock that is now or soon.
+fn instant(moment: Datetime) -> Instant {
+    let wait = moment.nanos().saturating_sub(Datetime::now().nanos()).max(0).unsigned_abs();
+    // A clock that is set back must not make anybody wait for it.
+    Instant::now() + Duration::from_nanos(wait).min(GRACE)
+}
+
+fn backoff(tries: u32) -> Duration {
+    let (first, longest) = RETRY;
+    if tries == 0 { Duration::ZERO } else { (first * (1 << (tries - 1).min(10))).min(longest) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Datetime {
+        Datetime::from_nanos(second * 1_000_000_000)
+    }
+
+    fn waits(id: i64, reading: Reading) -> Waiting {
+        Waiting { id, came: at(1000 + id), reading }
+    }
+
+    fn whole(id: i64, from: i64, until: i64) -> Waiting {
+        waits(id, Reading::Whole { from: at(from), until: at(until), dated: true })
+    }
+
+    fn undated(id: i64, from: i64, until: i64) -> Waiting {
+        waits(id, Reading::Whole { from: at(from), until: at(until), dated: false })
+    }
+
+    fn loose(id: i64) -> Waiting {
+        waits(id, Reading::Loose { from: at(1), until: at(2) })
+    }
+
+    /// What is taken, what is settled, where the cursor is then, and when lists are wanted, in seconds.
+    type Outcome = (Vec<i64>, Vec<i64>, Option<i64>, Option<(i64, bool)>);
+
+    fn decide(waiting: &[Waiting], standing: Standing) -> Outcome {
+        let plan = plan(waiting, standing);
+        let seconds = |moment: Datetime| moment.nanos() / 1_000_000_000;
+        (
+            plan.take.iter().map(|(one, _)| one.id).collect(),
+            plan.settled,
+            plan.cursor.map(seconds),
+            plan.lists.map(|(moment, missing)| (seconds(moment), missing)),
+        )
+    }
+
+    #[test]
+    fn what_joins_is_taken_and_what_does_not_waits_for_the_lists() {
+        let joined = Standing { cursor: Some(at(10)), follows: true, ..Standing::default() };
+        let fresh = Standing { covered: Some(at(10)), follows: true, ..Standing::default() };
+        let alone = |standing| Standing { follows: false, ..standing };
+        let caught = |id, standing| Standing { caught_up: id, ..standing };
+        let ping = |id| waits(id, Reading::Ping);
+        for (what, waiting, standing, expected) in [
+            (
+                "intervals that join",
+                vec![whole(1, 10, 20), whole(2, 20, 30)],
+                joined,
+                (vec![1, 2], vec![], Some(30), None),
+            ),
+            ("one that overlaps", vec![whole(1, 5, 20)], joined, (vec![1], vec![], Some(20), None)),
+            ("a late one", vec![whole(7, 1, 5), whole(6, 10, 11)], joined, (vec![7, 6], vec![], Some(11), None)),
+            ("a gap waits a second", vec![whole(1, 11, 20)], joined, (vec![], vec![], Some(10), Some((1002, true)))),
+            (
+                "behind a gap",
+                vec![whole(1, 10, 20), whole(2, 21, 30), whole(3, 30, 40)],
+                joined,
+                (vec![1], vec![], Some(20), Some((1003, true))),
+            ),
+            (
+                "a gap that the lists closed",
+                vec![whole(2, 21, 30), whole(3, 30, 40), whole(4, 41, 50)],
+                caught(3, joined),
+                (vec![2, 3], vec![], Some(40), Some((1005, true))),
+            ),
+            ("the first one", vec![whole(1, 10, 20)], fresh, (vec![1], vec![], Some(20), None)),
+            ("a first one after the cursor", vec![whole(1, 11, 20)], fresh, (vec![], vec![], None, Some((1001, true)))),
+            ("that, after the lists", vec![whole(1, 11, 20)], caught(1, fresh), (vec![1], vec![], Some(20), None)),
+            (
+                "nothing is known",
+                vec![whole(1, 10, 20)],
+                Standing::default(),
+                (vec![], vec![], None, Some((1001, true))),
+            ),
+            ("a ping", vec![ping(1)], joined, (vec![], vec![], Some(10), Some((1001, false)))),
+            (
+                "a ping, after the lists",
+                vec![ping(1), ping(2)],
+                caught(1, joined),
+                (vec![], vec![1], Some(10), Some((1002, false))),
+            ),
+            (
+                "a message without an interval is confirmed",
+                vec![loose(1)],
+                joined,
+                (vec![], vec![], Some(10), Some((1001, false))),
+            ),
+            ("where there is something that can", vec![loose(1)], alone(joined), (vec![1], vec![], Some(10), None)),
+            (
+                "without times, the lists tell",
+                vec![undated(1, 10, 20)],
+                joined,
+                (vec![], vec![], Some(10), Some((1001, false))),
+            ),
+            ("and have told", vec![undated(1, 10, 20)], caught(1, joined), (vec![], vec![1], Some(20), None)),
+            ("where there are any", vec![undated(1, 10, 20)], alone(joined), (vec![1], vec![], Some(20), None)),
+            (
+                "a late one without times, and no lists of changes",
+                vec![undated(1, 5, 8)],
+                alone(joined),
+                (vec![], vec![], Some(10), Some((1001, false))),
+            ),
+            (
+                "older than the newest Resource List",
+                vec![undated(1, 10, 20)],
+                alone(Standing { listed: Some(at(20)), ..joined }),
+                (vec![], vec![1], Some(20), None),
+            ),
+        ] {
+            assert_eq!(decide(&waiting, standing), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_body_is_worth_what_it_says() {
+        let document = |md: &str, entries: &str| {
+            format!(
+                "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" xmlns:rs=\"http://www.openarchives.org/rs/terms/\">\
+                 <rs:md {md}/>{entries}</urlset>"
+            )
+        };
+        let entry = |md: &str| {
+            format!("<url><loc>http://example.com/a</loc><lastmod>2013-01-01T00:00:05Z</lastmod><rs:md {md}/></url>")
+        };
+        let own = "capability=\"change-notification\"";
+        let interval = "from=\"2013-01-01T00:00:00Z\" until=\"2013-01-01T00:00:09Z\"";
+        let dated = entry("change=\"updated\" datetime=\"2013-01-01T00:00:04Z\"");
+        let start = 1_356_998_400;
+        let read = |body: &str| read(Capability::ChangeNotification, body.as_bytes(), at(start + 100));
+        let whole = |dated| Reading::Whole { from: at(start), until: at(start + 9), dated };
+        for (what, body, expected) in [
+            ("as the specification says", document(&format!("{own} {interval}"), &dated), whole(true)),
+            ("nothing happened", document(&format!("{own} {interval}"), ""), whole(true)),
+            (
+                "a change without a time",
+                document(&format!("{own} {interval}"), &entry("change=\"updated\"")),
+                whole(false),
+            ),
+            ("the draft's", document("", &dated), Reading::Loose { from: at(start + 4), until: at(start + 100) }),
+            ("the draft's, of nothing", document("", ""), Reading::Ping),
+            ("a change of no nature", document(&format!("{own} {interval}"), &entry("")), Reading::Ping),
+            ("a Resource List", document("capability=\"resourcelist\"", &dated), Reading::Ping),
+            ("broken off", document(&format!("{own} {interval}"), &dated).replace("</urlset>", ""), Reading::Ping),
+            ("empty", String::new(), Reading::Ping),
+            ("a page", "<html><body>503</body></html>".to_owned(), Reading::Ping),
+            (
+                "ends before it begins",
+                document(&format!("{own} until=\"2012-01-01T00:00:00Z\" from=\"2013-01-01T00:00:00Z\""), &dated),
+                Reading::Ping,
+            ),
+            (
+                "in the far future",
+                document(&format!("{own} from=\"2013-01-01T00:00:00Z\" until=\"2113-01-01T00:00:00Z\""), &dated),
+                Reading::Ping,
+            ),
+        ] {
+            assert_eq!(read(&body), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn framework_notifications_name_what_to_look_at() {
+        let body = |capability: &str| {
+            format!(
+                "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" xmlns:rs=\"http://www.openarchives.org/rs/terms/\">\
+                 <url><loc>http://example.com/a</loc><rs:md change=\"updated\" {capability}/></url></urlset>"
+            )
+        };
+        let everything = Announced { offers: true, lists: true, named: true };
+        for (capability, expected) in [
+            ("capability=\"changelist\"", Announced { named: true, ..Announced::default() }),
+            ("capability=\"resourcedump\"", Announced { lists: true, ..Announced::default() }),
+            ("capability=\"capabilitylist\"", Announced { offers: true, ..Announced::default() }),
+            ("capability=\"description\"", Announced { offers: true, ..Announced::default() }),
+            ("", everything),
+        ] {
+            assert_eq!(Announced::of(body(capability).as_bytes()), expected, "{capability}");
+        }
+        assert_eq!(Announced::of(b"what"), everything);
+    }
+}
