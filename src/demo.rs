@@ -7,14 +7,21 @@
 //! List, Resource List and Resource Dump with lengths and hashes; an open Change List, closed ones in an
 //! index, Change Dumps of those, and JSON and XML patches; validators, ranges and HEAD for every
 //! resource and package. The same numbers always give the same bytes. It answers Memento (RFC 7089): what
-//! changes has a TimeGate and a TimeMap, also once it is deleted, and its recent versions stay.
+//! changes has a TimeGate and a TimeMap, also once it is deleted, and its recent versions stay. It notifies of
+//! every change, and of the documents it publishes, on channels of their own: it is its own WebSub hub, and offers
+//! them as WebSockets too. What a notification speaks of is served already.
 //!
-//! **Never knows** who mirrors it. It writes the dialect in force and no other.
+//! **Never knows** who mirrors it, nor contacts any host but its own. It writes the dialect in force and no other.
 
 mod answers;
 mod changes;
+mod hub;
+mod intent;
+mod life;
 mod lists;
 mod mementos;
+mod notifications;
+mod sockets;
 #[cfg(test)]
 mod tests;
 mod versions;
@@ -24,8 +31,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::routing::{get, post};
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
+use tokio::sync::watch;
 
 use crate::document::Datetime;
 
@@ -40,6 +50,8 @@ const EVERY: Duration = Duration::from_secs(1);
 /// How many large resources there are, and how large they are.
 const LARGE: u64 = 3;
 const LARGE_SIZE: u64 = 12 << 20;
+/// The largest form the hub reads.
+const FORM: usize = 16 << 10;
 
 #[derive(Clone)]
 struct Resource {
@@ -69,20 +81,13 @@ impl Resource {
 pub struct Source {
     port: u16,
     resources: u64,
-    server: tokio::task::JoinHandle<()>,
-    changing: tokio::task::JoinHandle<()>,
+    /// All that the Source does ends with this.
+    _end: watch::Sender<()>,
 }
 
 impl std::fmt::Debug for Source {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "demo::Source at {}", self.url())
-    }
-}
-
-impl Drop for Source {
-    fn drop(&mut self) {
-        self.server.abort();
-        self.changing.abort();
     }
 }
 
@@ -95,6 +100,7 @@ struct Content {
     /// Patches, and when they may go.
     patches: HashMap<String, (&'static str, Bytes)>,
     history: changes::History,
+    notifications: notifications::Notifications,
 }
 
 /// A package of a dump.
@@ -108,7 +114,7 @@ impl Source {
     /// Starts a Source on a free port of loopback.
     ///
     /// # Errors
-    /// If no port can be had.
+    /// If no port can be had, or HTTP cannot be set up.
     pub async fn start() -> std::io::Result<Self> {
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
         let port = listener.local_addr()?.port();
@@ -118,24 +124,19 @@ impl Source {
                 .map_err(std::io::Error::other)?;
         let resources = content.resources.len() as u64;
         let content = Arc::new(RwLock::new(content));
-        let changing = tokio::spawn({
-            let content = Arc::clone(&content);
-            async move {
-                let mut tick = tokio::time::interval(EVERY);
+        let (end, life) = life::Life::begin();
+        let hub = hub::Hub::new(Arc::clone(&content), life.clone()).map_err(std::io::Error::other)?;
+        let router = router(&content, Arc::new(hub), &life);
+        life.spawn(async move {
+            let mut tick = tokio::time::interval(EVERY);
+            tick.tick().await;
+            loop {
                 tick.tick().await;
-                loop {
-                    tick.tick().await;
-                    content.write().unwrap_or_else(PoisonError::into_inner).change(Datetime::now());
-                }
+                content.write().unwrap_or_else(PoisonError::into_inner).change(Datetime::now());
             }
         });
-        let router = router(content);
-        let server = tokio::spawn(async move {
-            if let Err(error) = axum::serve(listener, router).await {
-                tracing::error!(%error, "the demo Source ended");
-            }
-        });
-        Ok(Self { port, resources, server, changing })
+        tokio::spawn(serve(listener, router, life));
+        Ok(Self { port, resources, _end: end })
     }
 
     /// Its origin.
@@ -151,8 +152,20 @@ impl Source {
     }
 }
 
-fn router(content: Arc<RwLock<Content>>) -> Router {
-    Router::new().fallback(answers::answer).with_state(content)
+fn router(content: &Arc<RwLock<Content>>, hub: Arc<hub::Hub>, life: &life::Life) -> Router {
+    let sockets = sockets::Sockets::new(Arc::clone(content), life.clone());
+    Router::new()
+        .route(notifications::HUB, post(hub::request).layer(DefaultBodyLimit::max(FORM)).with_state(hub))
+        .route("/channels/{channel}", get(sockets::open).with_state(Arc::new(sockets)))
+        .fallback(answers::answer)
+        .with_state(Arc::clone(content))
+}
+
+/// Answers requests while the Source lives, and then those that came before.
+async fn serve(listener: tokio::net::TcpListener, router: Router, life: life::Life) {
+    if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(life.over()).await {
+        tracing::error!(%error, "the demo Source ended");
+    }
 }
 
 /// Numbers that look random, from a number.
@@ -169,7 +182,11 @@ const WORDS: [&str; 24] = [
 ];
 
 fn hexadecimal(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+    base16(&Sha256::digest(bytes))
+}
+
+fn base16(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
 impl Make {
@@ -228,6 +245,7 @@ impl Content {
             packages: HashMap::new(),
             patches: HashMap::new(),
             history: changes::History { since: now, open: Vec::new(), closed: VecDeque::new(), made: 0 },
+            notifications: notifications::Notifications::since(now),
         };
         content.describe(now);
         content.tell();

@@ -29,6 +29,9 @@ pub(super) async fn answer(
     if let Some((media, patch)) = content.patches.get(path) {
         return send(&method, &headers, media, &tag_of(patch), patch.clone());
     }
+    if let Some(response) = content.topic(&method, &headers, path) {
+        return response;
+    }
     if let Some(response) = content.remember(&method, &headers, path) {
         return response;
     }

@@ -2,7 +2,8 @@
 //!
 //! Records in JSON and XML are updated, each time with a patch; news come and go. The open Change List is
 //! closed when it is long enough: then it goes into the index, its bitstreams into a package of the Change
-//! Dump, and a Resource List of that moment is published. What is older than a few closed lists is forgotten.
+//! Dump, and a Resource List of that moment is published. What is older than a few closed lists is forgotten. Whoever
+//! subscribed is notified of all that.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -13,6 +14,7 @@ use quick_xml::escape::escape;
 use zip::CompressionMethod;
 use zip::write::{SimpleFileOptions, ZipWriter};
 
+use super::notifications::Channel;
 use super::{Content, Make, Package, RECORDS, Resource, WORDS, hexadecimal, scramble};
 use crate::document::{Capability, Datetime};
 
@@ -107,6 +109,7 @@ impl Content {
     pub(super) fn change(&mut self, at: Datetime) {
         let number = self.history.made;
         self.history.made += 1;
+        let known = self.history.open.len();
         let round = number / 4;
         let (record, revision) = (round % RECORDS, round / RECORDS + 1);
         match number % 4 {
@@ -134,10 +137,14 @@ impl Content {
                 self.put(at, format!("/news/news-{round:04}.txt"), "text/plain", Make::Bytes(text.into()), None);
             }
         }
-        if self.history.open.len() >= CLOSED_AFTER {
-            self.close();
-        }
+        let mut entries = String::new();
+        self.history.open[known..].iter().for_each(|change| self.entry(&mut entries, change, None));
+        let published = (self.history.open.len() >= CLOSED_AFTER).then(|| self.close());
         self.tell();
+        self.notify(Channel::Changes, at, &entries);
+        if let Some((at, entries)) = published {
+            self.notify(Channel::Framework, at, &entries);
+        }
     }
 
     pub(super) fn put(
@@ -168,8 +175,9 @@ impl Content {
         }
     }
 
-    /// Closes the open list, packs its bitstreams, and publishes a Resource List of this moment.
-    fn close(&mut self) {
+    /// Closes the open list, packs its bitstreams, and publishes a Resource List of this moment. Returns the moment and
+    /// the entries that a notification has of what is published.
+    fn close(&mut self) -> (Datetime, String) {
         let now = Datetime::now();
         let number = self.history.closed.back().map_or(1, |last| last.number + 1);
         let changes = std::mem::take(&mut self.history.open);
@@ -196,6 +204,27 @@ impl Content {
         }
         let list = self.list(Capability::ResourceList, now, "/");
         self.documents.insert("/resourcelist.xml".to_owned(), list);
+        (now, self.published(number))
+    }
+
+    /// What is published when a list is closed. The next one begins then.
+    fn published(&self, number: u64) -> String {
+        let (base, index) = (&self.base, Some("/changelist.xml"));
+        let mut text = String::new();
+        for (path, change, capability, index) in [
+            ("/resourcelist.xml".to_owned(), "created", Capability::ResourceList, None),
+            (list_path(number), "updated", Capability::ChangeList, index),
+            (list_path(number + 1), "created", Capability::ChangeList, index),
+            ("/changedump.xml".to_owned(), "updated", Capability::ChangeDump, None),
+        ] {
+            let index = index.map(|index| format!("<rs:ln rel=\"index\" href=\"{base}{index}\"/>"));
+            let _ = writeln!(
+                text,
+                "  <url><loc>{base}{path}</loc><rs:md change=\"{change}\" capability=\"{capability}\"/>{}</url>",
+                index.unwrap_or_default()
+            );
+        }
+        text
     }
 
     /// The documents that say what is open and what is closed.

@@ -20,10 +20,9 @@ const PACKAGES: [(&str, &str, &str); 2] = [
 impl Content {
     pub(super) fn describe(&mut self, now: Datetime) {
         let description =
-            self.document(Capability::Description, "", None, &[("/capabilitylist.xml", Capability::CapabilityList)]);
+            self.document(Capability::Description, None, &[("/capabilitylist.xml", Capability::CapabilityList)], "");
         let capabilities = self.document(
             Capability::CapabilityList,
-            "",
             Some("/.well-known/resourcesync"),
             &[
                 ("/resourcelist.xml", Capability::ResourceList),
@@ -31,6 +30,7 @@ impl Content {
                 ("/changelist.xml", Capability::ChangeList),
                 ("/changedump.xml", Capability::ChangeDump),
             ],
+            &self.channels(),
         );
         let list = self.list(Capability::ResourceList, now, "/");
         self.documents.insert("/.well-known/resourcesync".to_owned(), description);
@@ -63,17 +63,13 @@ impl Content {
         text
     }
 
-    fn document(
-        &self,
-        capability: Capability,
-        attributes: &str,
-        up: Option<&str>,
-        entries: &[(&str, Capability)],
-    ) -> String {
-        let mut text = self.head(capability, attributes, up);
+    /// A document of documents, and what else is in it.
+    fn document(&self, capability: Capability, up: Option<&str>, entries: &[(&str, Capability)], more: &str) -> String {
+        let mut text = self.head(capability, "", up);
         for (path, capability) in entries {
             let _ = writeln!(text, "  <url><loc>{}{path}</loc><rs:md capability=\"{capability}\"/></url>", self.base);
         }
+        text.push_str(more);
         text.push_str("</urlset>\n");
         text
     }

@@ -1,12 +1,20 @@
-//! The versions of the demo Source, asked for over HTTP. Its clock is set by the tests.
+//! The demo Source, asked over HTTP: here for its versions, below for its notifications. Its clock is set by the
+//! tests.
+
+mod hub;
+mod notifications;
+mod sockets;
 
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 
 use reqwest::{Method, Response, StatusCode};
+use tokio::sync::watch;
 
 use super::changes::{JSON, json, json_path};
-use super::{Content, Make, Resource, hexadecimal, router, versions};
+use super::hub::Hub;
+use super::life::Life;
+use super::{Content, Make, Resource, hexadecimal, router, serve, versions};
 use crate::document::Datetime;
 use crate::source::{LinkValue, parse_link_header};
 
@@ -23,15 +31,10 @@ fn moment(text: &str) -> Datetime {
 
 struct Running {
     content: Arc<RwLock<Content>>,
+    hub: Arc<Hub>,
     base: String,
     client: reqwest::Client,
-    server: tokio::task::JoinHandle<()>,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.server.abort();
-    }
+    _end: watch::Sender<()>,
 }
 
 impl Running {
@@ -45,11 +48,13 @@ impl Running {
             ("/texts/text.txt".to_owned(), Resource::new("text/plain", first, Make::Text(0))),
         ]);
         let content = Arc::new(RwLock::new(Content::new(base.clone(), resources)));
-        let router = router(Arc::clone(&content));
-        let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        let (end, life) = Life::begin();
+        let hub = Arc::new(Hub::new(Arc::clone(&content), life.clone()).unwrap());
+        let router = router(&content, Arc::clone(&hub), &life);
+        tokio::spawn(serve(listener, router, life));
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build().unwrap();
-        Self { content, base, client, server }
+        Self { content, hub, base, client, _end: end }
     }
 
     /// The same with all three versions of the record.
