@@ -3,9 +3,12 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
 pub mod changes;
+pub mod channel;
 pub mod dump;
 pub mod history;
+pub mod hub;
 pub mod nginx;
+pub mod peer;
 pub mod pywb;
 pub mod server;
 

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 
+use super::peer::end;
+
 /// A running pywb. Dropping it stops it.
 pub struct Pywb {
     pub port: u16,
@@ -62,12 +64,9 @@ impl Drop for Pywb {
     }
 }
 
-/// A program of its virtual environment, which scripts/test-deps makes beside what Cargo builds.
+/// A program of its virtual environment.
 fn program(name: &str) -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a folder");
-    let program = target.join("pywb/bin").join(name);
-    assert!(program.exists(), "{} is missing; run scripts/test-deps", program.display());
-    program
+    super::peer::program("pywb", name)
 }
 
 /// Makes a collection of captures.
@@ -139,13 +138,4 @@ fn status(port: u16, path: &str) -> Option<String> {
     let mut begin = [0; 64];
     let length = stream.read(&mut begin).ok()?;
     String::from_utf8_lossy(&begin[..length]).lines().next().map(str::to_owned)
-}
-
-/// Ends it and whatever it started: all are in a group of its own.
-fn end(process: &mut Child) {
-    let group = i32::try_from(process.id()).ok().and_then(rustix::process::Pid::from_raw);
-    if let Some(group) = group.filter(|_| matches!(process.try_wait(), Ok(None))) {
-        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-    }
-    let _ = process.wait();
 }
