@@ -21,6 +21,8 @@ const LEASE: u64 = 864_000;
 const LONGEST_LEASE: Duration = Duration::from_secs(366 * 86_400);
 /// How long a hub may take to verify that we meant it.
 const VERIFIED: Duration = Duration::from_secs(60);
+/// The shortest wait before a lease is renewed, or that is tried again.
+const SOONEST: Duration = Duration::from_millis(400);
 /// The longest wait between tries to subscribe, and the wait after a hub said no.
 const LONGEST: Duration = Duration::from_secs(600);
 const DENIED: Duration = Duration::from_secs(3600);
@@ -58,6 +60,9 @@ pub(super) async fn stay(context: Arc<Context>, offered: OfferedChannel) {
     loop {
         if live && let Some(known) = &mut subscription {
             live = stay.until_renewal(known, tries).await;
+            if !live {
+                tries = 0;
+            }
         }
         match stay.subscribe(subscription.clone(), live).await {
             Ok(granted) => {
@@ -78,7 +83,9 @@ pub(super) async fn stay(context: Arc<Context>, offered: OfferedChannel) {
                     }
                     Failure::Other(why) => (Phase::Failing(why), backoff(tries, LONGEST)),
                 };
-                tracing::warn!(topic = offered.channel.url, why = phase.reason(), "cannot subscribe; trying again");
+                if tries == 0 {
+                    tracing::warn!(topic = offered.channel.url, why = phase.reason(), "cannot subscribe; trying again");
+                }
                 if !live {
                     context.board.set(id, phase);
                     tokio::time::sleep(wait).await;
@@ -129,7 +136,7 @@ impl Stay<'_> {
     async fn until_renewal(&mut self, subscription: &mut Subscription, tries: u32) -> bool {
         // Half of what is left, more or less: there is time to try again, and mirrors do not renew all at once.
         let part = if tries == 0 { 0.5 + 0.2 * fastrand::f64() } else { 0.25 };
-        let wake = tokio::time::sleep(left(subscription).mul_f64(part).max(Duration::from_millis(200)));
+        let wake = tokio::time::sleep(left(subscription).mul_f64(part).max(SOONEST));
         tokio::pin!(wake);
         loop {
             tokio::select! {

@@ -11,6 +11,7 @@ pub mod nginx;
 pub mod peer;
 pub mod pywb;
 pub mod server;
+pub mod telling;
 
 use std::fs;
 use std::path::{Path, PathBuf};
