@@ -203,7 +203,9 @@ impl Supervisor {
             // Those before it, if all have been down for a while, give it their place.
             let before: Vec<&&OfferedChannel> = rivals.iter().take_while(|rival| rival.channel.id != id).collect();
             let down = |rival: &&&OfferedChannel| {
-                self.down.get(&rival.channel.id).is_some_and(|since| since.elapsed() >= PATIENCE)
+                let id = rival.channel.id;
+                matches!(context.board.standing(id).phase, Phase::Denied(_))
+                    || self.down.get(&id).is_some_and(|since| since.elapsed() >= PATIENCE)
             };
             if before.iter().all(down) {
                 wanted.insert(id, one);

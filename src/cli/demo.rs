@@ -37,7 +37,7 @@ pub(super) fn run(directory: Option<&Path>, once: bool) -> Done {
     let asked = Mount {
         source: source.url(),
         directory: directory.clone(),
-        options: vec![format!("cache={},poll=2", cache.display())],
+        options: vec![format!("cache={},listen=127.0.0.1:0", cache.display())],
         sloppy: false,
         foreground: false,
         fake: false,
@@ -91,7 +91,7 @@ fn introduce(source: &demo::Source, directory: &Path, took: std::time::Duration)
         (format!("cat {at}/texts/00/text-0007.txt"), "read out of a package of the Source's dump, and verified"),
         (format!("getfattr -d {at}/texts/00/text-0007.txt"), "what the Source says of it"),
         ("resourcesync status".to_owned(), "what the mount is doing"),
-        (format!("resourcesync log --since 1m {at}"), "what changed; it is looked for every 2 s"),
+        (format!("resourcesync log --since 1m {at}"), "what changed; the Source says so as it happens"),
         (format!("watch cat {at}/records/record-0.json"), "a record that changes, brought up to date by patches"),
         (format!("ls -l {at}/.versions/records/record-0.json"), "every version of it is a file"),
         (format!("diff -r {at}/.versions/@$(date -u -d -1min +%FT%TZ) {at}"), "what all of it was a minute ago"),

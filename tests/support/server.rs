@@ -1,7 +1,7 @@
 //! A real HTTP server on loopback that can be told to misbehave, path by path.
 
 use std::collections::HashMap;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,6 +17,7 @@ pub struct Request {
     pub path: String,
     /// Names in lower case.
     pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
 }
 
 impl Request {
@@ -185,17 +186,23 @@ impl Drop for Server {
 fn answer(stream: TcpStream, paths: &Mutex<HashMap<String, Handler>>, log: &Mutex<Vec<Request>>, stop: &AtomicBool) {
     let _ = stream.set_read_timeout(Some(Duration::from_secs(60)));
     let Ok(mut out) = stream.try_clone() else { return };
-    let mut lines = BufReader::new(stream).lines();
-    while let Some(Ok(first)) = lines.next() {
+    let mut input = BufReader::new(stream);
+    loop {
+        let mut lines = input.by_ref().lines();
+        let Some(Ok(first)) = lines.next() else { return };
         let mut words = first.split(' ').map(str::to_owned);
         let (Some(method), Some(path)) = (words.next(), words.next()) else { return };
-        let headers = lines
-            .by_ref()
+        let headers: Vec<(String, String)> = lines
             .map_while(Result::ok)
             .take_while(|line| !line.is_empty())
             .filter_map(|line| line.split_once(':').map(|(k, v)| (k.to_ascii_lowercase(), v.trim().to_owned())))
             .collect();
-        let request = Request { method, path, headers };
+        let length = headers.iter().find(|(name, _)| name == "content-length").and_then(|(_, value)| value.parse().ok());
+        let mut body = vec![0; length.unwrap_or(0)];
+        if input.read_exact(&mut body).is_err() {
+            return;
+        }
+        let request = Request { method, path, headers, body };
         if stop.load(Ordering::SeqCst) {
             return;
         }
