@@ -29,9 +29,10 @@ fn listening() -> String {
 /// A topic that says nothing, with these `Link` values.
 fn topic(telling: &Telling, links: &str) -> String {
     let links = links.to_owned();
-    telling.source.server.on("/topic", move |_| {
-        Reply::ok("").with("Content-Type", "application/xml").with("Link", &links)
-    });
+    telling
+        .source
+        .server
+        .on("/topic", move |_| Reply::ok("").with("Content-Type", "application/xml").with("Link", &links));
     telling.source.url("/topic")
 }
 
@@ -149,7 +150,8 @@ fn nobody_is_shown_a_path_or_a_secret() {
         + &support::shell("ps -ef");
     assert!(!shown.contains(&token) && !shown.contains(&secret));
     assert!(shown.contains("resourcesync_notifications_total 1") && shown.contains("resourcesync_channels_live 1"));
-    let mode = |path: &std::path::Path| std::os::unix::fs::PermissionsExt::mode(&fs::metadata(path).unwrap().permissions());
+    let mode =
+        |path: &std::path::Path| std::os::unix::fs::PermissionsExt::mode(&fs::metadata(path).unwrap().permissions());
     assert_eq!(mode(&mirror.cache) & 0o077, 0, "nobody else may look into the cache");
 }
 
@@ -192,7 +194,9 @@ fn the_callback_server_stands_what_the_world_sends() {
     // Many that say nothing, and one that breaks off, keep nobody else from being heard.
     let _idle: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(host).unwrap()).collect();
     let mut broken = TcpStream::connect(host).unwrap();
-    broken.write_all(format!("POST /{path} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nhalf").as_bytes()).unwrap();
+    broken
+        .write_all(format!("POST /{path} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nhalf").as_bytes())
+        .unwrap();
     drop(broken);
     delivers(&hub, &url, &mut telling, &mirror);
 }

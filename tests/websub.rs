@@ -39,8 +39,7 @@ fn posts(url: &str, headers: &str, body: &[u8]) -> String {
     let (host, path) = rest.split_once('/').unwrap();
     let mut stream = TcpStream::connect(host).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    let head =
-        format!("POST /{path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {}\r\n{headers}\r\n", body.len());
+    let head = format!("POST /{path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {}\r\n{headers}\r\n", body.len());
     stream.write_all(head.as_bytes()).unwrap();
     // Whoever refuses may not read to the end.
     let _ = stream.write_all(body);
@@ -64,7 +63,11 @@ fn a_thousand_changes_delivered_whole_are_a_version_each_in_their_order() {
     agrees(&mirror, &telling.source);
     has_all_versions(&mirror, &telling);
     let channel = only_channel(&mirror);
-    assert_eq!((&channel["received"], &channel["gaps"], &channel["pings"]), (&1000.into(), &0.into(), &0.into()), "{channel}");
+    assert_eq!(
+        (&channel["received"], &channel["gaps"], &channel["pings"]),
+        (&1000.into(), &0.into(), &0.into()),
+        "{channel}"
+    );
     assert_eq!(mirror.status()["state"], "complete");
 }
 

@@ -197,7 +197,8 @@ fn answer(stream: TcpStream, paths: &Mutex<HashMap<String, Handler>>, log: &Mute
             .take_while(|line| !line.is_empty())
             .filter_map(|line| line.split_once(':').map(|(k, v)| (k.to_ascii_lowercase(), v.trim().to_owned())))
             .collect();
-        let length = headers.iter().find(|(name, _)| name == "content-length").and_then(|(_, value)| value.parse().ok());
+        let length =
+            headers.iter().find(|(name, _)| name == "content-length").and_then(|(_, value)| value.parse().ok());
         let mut body = vec![0; length.unwrap_or(0)];
         if input.read_exact(&mut body).is_err() {
             return;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use super::changes::{Source, interval};
+use super::changes::{Source, at, change, interval};
 use super::server::Reply;
-use super::{Mirror, capability, document, entry, scramble, sha256};
+use super::{Mirror, capability, document, entry, facts_of, scramble, sha256};
 
 /// A port that nobody uses now, and that no outgoing connection is given.
 pub fn free_port() -> u16 {
@@ -29,6 +29,17 @@ pub fn notification(from: u64, until: u64, entries: &str) -> String {
     document("change-notification", &interval(Some(from), Some(until)), "", entries)
 }
 
+/// What a Source says of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// Its time, hash and length.
+    Full,
+    /// Its time alone.
+    Dated,
+    /// Hash and length, and no time.
+    Hashed,
+}
+
 /// A Source that changes at random, one change at a time; the same seed makes the same history.
 pub struct Telling {
     pub source: Source,
@@ -39,6 +50,10 @@ pub struct Telling {
     entries: String,
     lists: bool,
     away: bool,
+    /// Whether its Change List is written only when [`Telling::publish`] is called.
+    pub late: bool,
+    /// What it says of a change.
+    pub manner: Manner,
     /// The digests of all versions that a path ever had, in order.
     pub versions: BTreeMap<String, Vec<String>>,
 }
@@ -46,13 +61,27 @@ pub struct Telling {
 impl Telling {
     /// With so many resources to begin with; with a Change List if it `lists` what it tells.
     pub fn start(seed: u64, count: u64, lists: bool) -> Self {
-        let texts: Vec<(String, String)> = (0..count).map(|n| (format!("/data/{n}.txt"), format!("first {n}"))).collect();
+        let texts: Vec<(String, String)> =
+            (0..count).map(|n| (format!("/data/{n}.txt"), format!("first {n}"))).collect();
         let resources: Vec<(&str, &str)> = texts.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
         let source = Source::start(&resources, if lists { &["changelist"] } else { &[] });
         let first = |text: &String| vec![sha256(text.as_bytes())];
         let versions = texts.iter().map(|(path, text)| (path.clone(), first(text))).collect();
-        let telling = Self { source, second: 0, random: seed, made: 0, entries: String::new(), lists, away: false, versions };
-        telling.publish();
+        let telling = Self {
+            source,
+            second: 0,
+            random: seed,
+            made: 0,
+            entries: String::new(),
+            lists,
+            away: false,
+            late: false,
+            manner: Manner::Full,
+            versions,
+        };
+        if lists {
+            telling.publish();
+        }
         telling
     }
 
@@ -87,23 +116,33 @@ impl Telling {
         // Some within the same second.
         self.second += u64::from(self.next(4) > 0);
         let paths: Vec<String> = self.source.now.keys().cloned().collect();
-        let gone: Vec<String> = self.versions.keys().filter(|path| !self.source.now.contains_key(*path)).cloned().collect();
+        let gone: Vec<String> =
+            self.versions.keys().filter(|path| !self.source.now.contains_key(*path)).cloned().collect();
         let pick = |from: &[String], at: u64| from[usize::try_from(at % from.len() as u64).expect("it fits")].clone();
         self.made += 1;
-        let (choice, at) = (self.next(10), self.next(1 << 30));
+        let (choice, place) = (self.next(10), self.next(1 << 30));
         let (kind, path) = match choice {
             0 => ("created", format!("/data/new-{}.txt", self.made)),
-            1 if !gone.is_empty() => ("created", pick(&gone, at)),
-            2 if paths.len() > 5 => ("deleted", pick(&paths, at)),
-            _ => ("updated", pick(&paths, at)),
+            1 if !gone.is_empty() => ("created", pick(&gone, place)),
+            2 if paths.len() > 5 => ("deleted", pick(&paths, place)),
+            _ => ("updated", pick(&paths, place)),
         };
         let text = format!("{path} as of change {}", self.made);
-        let told = self.source.does(kind, &path, self.second, &text);
+        let mut told = self.source.does(kind, &path, self.second, &text);
+        let (time, facts) = (format!("datetime=\"{}\"", at(self.second)), facts_of(text.as_bytes()));
+        match self.manner {
+            Manner::Full => {}
+            Manner::Dated => told = change(&self.source.url(&path), kind, &time),
+            Manner::Hashed if kind == "deleted" => told = change(&self.source.url(&path), kind, ""),
+            Manner::Hashed => told = change(&self.source.url(&path), kind, &facts),
+        }
         if kind != "deleted" {
             self.versions.entry(path).or_default().push(sha256(text.as_bytes()));
         }
         self.entries += &told;
-        self.publish();
+        if self.lists && !self.late {
+            self.publish();
+        }
         (told, from, self.second)
     }
 
@@ -113,9 +152,12 @@ impl Telling {
         notification(from, until, &entry)
     }
 
-    fn publish(&self) {
-        if self.lists && !self.away {
-            self.source.changes(&self.entries);
+    /// Writes its Change List, or, without one, its Resource List.
+    pub fn publish(&self) {
+        match self.lists {
+            _ if self.away => {}
+            true => self.source.changes(&self.entries),
+            false => self.source.list(self.second),
         }
     }
 
@@ -175,7 +217,10 @@ pub fn settles(mirror: &Mirror, source: &Source) {
     let same = || {
         let paths: Vec<String> = source.now.keys().map(|path| path.trim_start_matches('/').to_owned()).collect();
         mirror.files() == paths
-            && source.now.iter().all(|(path, bytes)| mirror.read(path.trim_start_matches('/')).is_ok_and(|read| read == *bytes))
+            && source
+                .now
+                .iter()
+                .all(|(path, bytes)| mirror.read(path.trim_start_matches('/')).is_ok_and(|read| read == *bytes))
     };
     while !same() {
         if began.elapsed() > std::time::Duration::from_secs(60) {
