@@ -22,8 +22,10 @@ mod attach;
 mod audit;
 mod baseline;
 mod behind;
+mod bodies;
 mod changes;
 mod content;
+mod continuity;
 mod download;
 mod dumps;
 mod feeds;
@@ -60,9 +62,10 @@ use crate::source::{Client, Discovery, SourceError};
 use crate::store::Store;
 
 pub use audit::{Audit, Finding, Findings};
+pub use bodies::Announced;
 pub use content::{Failure, Ready};
 pub use history::Asked;
-pub use inbox::{Announced, Heard, OfferedChannel};
+pub use inbox::{Heard, OfferedChannel};
 pub use status::{Progress, Status, Trouble};
 
 use content::{Contents, Doubt};

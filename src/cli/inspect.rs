@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{Done, Stop, exit, options, show};
 use crate::document::{DocumentError, Entry, Facts, Head, Kind, Limits, Reader, looks_like_html};
 use crate::path::set_labels;
-use crate::source::{Asked, Client, Credentials, Discovery, Options as ClientOptions, discover};
+use crate::source::{Asked, CapabilityDocument, Client, Credentials, Discovery, Options as ClientOptions, discover};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -236,7 +236,7 @@ async fn source(arguments: &Arguments, client: &Arc<Client>, found: &Discovery) 
     for (set, label) in found.sets.iter().zip(set_labels(&keys)) {
         let mut capabilities = Vec::new();
         for document in &set.capabilities {
-            capabilities.push(capability(client, document.capability.name(), &document.url).await);
+            capabilities.push(capability(client, document).await);
         }
         sets.push(json!({
             "name": label,
@@ -260,9 +260,14 @@ async fn source(arguments: &Arguments, client: &Arc<Client>, found: &Discovery) 
 }
 
 /// What one document of a set amounts to.
-async fn capability(client: &Arc<Client>, capability: &str, url: &str) -> Value {
-    let mut value = json!({"capability": capability, "url": url});
-    if !url.starts_with("http") || capability.ends_with("-notification") {
+async fn capability(client: &Arc<Client>, document: &CapabilityDocument) -> Value {
+    let (capability, url) = (document.capability, document.url.as_str());
+    let mut value = json!({"capability": capability.name(), "url": url});
+    if capability.is_channel() {
+        value["hubs"] = json!(document.hubs);
+        return value;
+    }
+    if !url.starts_with("http") {
         return value;
     }
     let read = match download(client, url).await {
@@ -298,6 +303,9 @@ fn show_source(value: &Value) {
         }
         for document in set["capabilities"].as_array().into_iter().flatten() {
             println!("    {} {}", show::dim(&text(&document["capability"])), text(&document["url"]));
+            for hub in document["hubs"].as_array().into_iter().flatten() {
+                println!("      hub {}", text(hub));
+            }
             if let Some(error) = document["error"].as_str() {
                 println!("      {}", show::paint("31", error));
                 continue;

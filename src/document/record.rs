@@ -113,6 +113,18 @@ impl Capability {
         }
     }
 
+    /// Whether it is a channel of notifications, and no document.
+    #[must_use]
+    pub fn is_channel(self) -> bool {
+        matches!(self, Self::ChangeNotification | Self::FrameworkNotification)
+    }
+
+    /// Whether it is a list of changes, or of packages of them.
+    #[must_use]
+    pub fn tells_changes(self) -> bool {
+        matches!(self, Self::ChangeList | Self::ChangeDump)
+    }
+
     /// The capability of this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {

@@ -15,13 +15,13 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::behind::until;
+use super::bodies::{self, Announced};
 use super::changes::{self, Delivered, Told};
-use super::{Engine, SyncError, Trigger, sets};
-use crate::catalog::{Channel, Offer, Reading, SetRow, SetState, Subscription, Waiting};
-use crate::document::{Capability, Datetime, Facts, Kind, Limits, Reader, Warnings};
+use super::continuity::{GRACE, Plan, Standing, plan};
+use super::{Engine, SyncError, Trigger};
+use crate::catalog::{Channel, Offer, Reading, SetRow, SetState, Subscription};
+use crate::document::{Capability, Datetime};
 
-/// How long a notification waits for those before it to come, too.
-const GRACE: Duration = Duration::from_secs(1);
 /// Over so long a fleet of mirrors spreads its requests after all of them heard the same.
 const SPREAD: Duration = Duration::from_secs(1);
 /// When lists are looked at again in which nothing was new: they may be written after the notification is sent.
@@ -32,8 +32,6 @@ const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 const BATCH: usize = 256;
 /// What may wait on one channel, in deliveries and in bytes. Of more it is only kept that something came.
 const MOST_WAITING: (u64, u64) = (20_000, 256 << 20);
-/// An interval that ends so much later than now is a mistake.
-const FUTURE: Duration = Duration::from_secs(26 * 3600);
 
 /// A channel that a set offers.
 #[derive(Clone, Debug)]
@@ -121,158 +119,6 @@ pub(super) struct Mark {
     joined: bool,
 }
 
-/// What a body is good for. `came` is our clock.
-fn read(capability: Capability, body: &[u8], came: Datetime) -> Reading {
-    if capability == Capability::FrameworkNotification {
-        return Reading::Ping;
-    }
-    changes_of(body, came).unwrap_or(Reading::Ping)
-}
-
-/// The changes that a body tells; none if it is not a document of changes that can be read to its end.
-fn changes_of(body: &[u8], came: Datetime) -> Option<Reading> {
-    let mut reader = Reader::open(body, "notification", Limits::default()).ok()?;
-    let head = reader.head().clone();
-    let fits = matches!(head.capability(), None | Some(Capability::ChangeNotification | Capability::ChangeList));
-    if !fits || head.kind != Kind::UrlSet {
-        return None;
-    }
-    let mut warnings = Warnings::default();
-    let about = Facts::of_attributes(&head.md, 0, &mut warnings);
-    let (mut entries, mut dated) = (0_u64, true);
-    let (mut first, mut last) = (Some(came), came);
-    while let Some(entry) = reader.next().ok()? {
-        let facts = Facts::of_entry(&entry, &mut warnings);
-        facts.change?;
-        entries += 1;
-        dated &= facts.datetime.is_some();
-        let moment = facts.datetime.or(facts.lastmod);
-        first = first.zip(moment).map(|(first, moment)| first.min(moment));
-        last = last.max(moment.unwrap_or(came));
-    }
-    let latest = Datetime::from_nanos(came.nanos().saturating_add(nanos(FUTURE)));
-    match about.from.zip(about.until) {
-        Some((from, until)) => (from <= until && until <= latest).then_some(Reading::Whole { from, until, dated }),
-        // Without an interval, it is to tell of something at least.
-        None => (entries > 0 && last <= latest).then_some(Reading::Loose { from: first.unwrap_or(came), until: last }),
-    }
-}
-
-fn nanos(duration: Duration) -> i64 {
-    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
-}
-
-/// What is known of a set, as far as its notifications are concerned.
-#[derive(Clone, Copy, Debug, Default)]
-struct Standing {
-    /// The notifications of the channel are in the tree up to then.
-    cursor: Option<Datetime>,
-    /// All changes up to then are in the tree, by the lists.
-    covered: Option<Datetime>,
-    /// The newest Resource List is of then.
-    listed: Option<Datetime>,
-    /// Whether the Source has lists of changes.
-    follows: bool,
-    /// Deliveries up to this number had come before the lists were read.
-    caught_up: i64,
-}
-
-/// What is to be done with what waits on a channel.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Plan {
-    /// To be applied, in this order; and whether the lists were read after it came.
-    take: Vec<(Waiting, bool)>,
-    /// Of no more use: the lists have told it.
-    settled: Vec<i64>,
-    /// Up to when the notifications are in the tree then.
-    cursor: Option<Datetime>,
-    /// When the lists are to be read for the sake of what is left, and whether an interval is missing.
-    lists: Option<(Datetime, bool)>,
-}
-
-/// Decides. What tells of intervals comes first, in their order; then the rest, as it came.
-fn plan(waiting: &[Waiting], standing: Standing) -> Plan {
-    let mut plan = Plan { cursor: standing.cursor, ..Plan::default() };
-    let mut hole = false;
-    for one in waiting {
-        let caught = one.id <= standing.caught_up;
-        let mut wants = |moment: Datetime, missing: bool| {
-            let (sooner, before) = plan.lists.unwrap_or((moment, false));
-            plan.lists = Some((sooner.min(moment), before || missing));
-        };
-        match one.reading {
-            Reading::Whole { from, until, dated } => {
-                let joins = match plan.cursor {
-                    Some(cursor) => from <= cursor,
-                    None => standing.covered.is_some_and(|covered| from <= covered),
-                };
-                let late = plan.cursor.is_some_and(|cursor| from < cursor);
-                // What has no time counts in its order alone, which the lists know.
-                let told = !dated && (standing.follows || late);
-                let old = !dated && standing.listed.is_some_and(|listed| until <= listed);
-                if hole && !caught {
-                    continue;
-                }
-                if !joins && !caught {
-                    hole = true;
-                    let patience = if plan.cursor.is_some() { GRACE } else { Duration::ZERO };
-                    wants(Datetime::from_nanos(one.came.nanos().saturating_add(nanos(patience))), true);
-                } else if told && !caught && !old {
-                    wants(one.came, false);
-                } else {
-                    match (told && caught) || old {
-                        true => plan.settled.push(one.id),
-                        false => plan.take.push((*one, caught)),
-                    }
-                    plan.cursor = plan.cursor.max(Some(until));
-                }
-            }
-            Reading::Loose { .. } if !standing.follows => plan.take.push((*one, caught)),
-            Reading::Loose { .. } | Reading::Ping if caught => plan.settled.push(one.id),
-            Reading::Loose { .. } | Reading::Ping => wants(one.came, false),
-        }
-    }
-    plan
-}
-
-/// What framework notifications name as changed, beside the changes that are looked at in any case.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Announced {
-    /// The Source Description or a Capability List.
-    pub offers: bool,
-    /// A Resource List or a Resource Dump.
-    pub lists: bool,
-    /// A Change List or a Change Dump: what is above it may lead elsewhere now.
-    pub named: bool,
-}
-
-impl Announced {
-    /// Reads a framework notification. What cannot be read may have said anything.
-    fn of(body: &[u8]) -> Self {
-        let mut announced = Self::default();
-        let everything = Self { offers: true, lists: true, named: true };
-        let Ok(mut reader) = Reader::open(body, "notification", Limits::default()) else { return everything };
-        loop {
-            match reader.next() {
-                Ok(None) if announced == Self::default() => return everything,
-                Ok(None) => return announced,
-                Err(_) => return everything,
-                Ok(Some(entry)) => match entry.md.capability() {
-                    Some(Capability::Description | Capability::CapabilityList) => announced.offers = true,
-                    Some(Capability::ResourceList | Capability::ResourceDump) => announced.lists = true,
-                    Some(Capability::ChangeList | Capability::ChangeDump) => announced.named = true,
-                    Some(_) => {}
-                    None => return everything,
-                },
-            }
-        }
-    }
-
-    fn and(self, other: Self) -> Self {
-        Self { offers: self.offers || other.offers, lists: self.lists || other.lists, named: self.named || other.named }
-    }
-}
-
 /// A random part of a duration.
 pub(super) fn part_of(duration: Duration) -> Duration {
     duration.mul_f64(fastrand::f64())
@@ -287,7 +133,7 @@ impl Engine {
         let mut offered: Vec<(SetRow, Offer)> = Vec::new();
         for set in self.sets()? {
             let offers = self.readers.ask(|reader| reader.offers(set.id))?;
-            let channels = offers.into_iter().filter(|offer| is_channel(offer.capability));
+            let channels = offers.into_iter().filter(|offer| offer.capability.is_channel());
             offered.extend(channels.map(|offer| (set.clone(), offer)));
         }
         let known = self.readers.ask(|reader| reader.channels())?;
@@ -364,7 +210,7 @@ impl Engine {
         let kept = self
             .ledger
             .step(move |writer| {
-                let mut reading = read(capability, &body, came);
+                let mut reading = bodies::read(capability, &body, came);
                 let backlog = readers.ask(|reader| reader.backlog(id))?;
                 if backlog.deliveries >= MOST_WAITING.0 || backlog.bytes + body.len() as u64 > MOST_WAITING.1 {
                     reading = Reading::Ping;
@@ -504,7 +350,7 @@ impl Engine {
     fn standing(&self, set: &SetRow, cursor: Option<Datetime>) -> Result<Standing, SyncError> {
         let feeds = self.readers.ask(|reader| reader.feeds(set.id))?;
         let offers = self.readers.ask(|reader| reader.offers(set.id))?;
-        let follows = offers.iter().any(|offer| sets::tells_changes(offer.capability));
+        let follows = offers.iter().any(|offer| offer.capability.tells_changes());
         let fed = feeds.iter().map(|feed| feed.cursor).min().flatten();
         Ok(Standing {
             cursor,
@@ -561,10 +407,6 @@ struct Taken {
     gaps: Vec<i64>,
 }
 
-fn is_channel(capability: Capability) -> bool {
-    matches!(capability, Capability::ChangeNotification | Capability::FrameworkNotification)
-}
-
 /// A moment of our clock that is now or soon.
 fn instant(moment: Datetime) -> Instant {
     let wait = moment.nanos().saturating_sub(Datetime::now().nanos()).max(0).unsigned_abs();
@@ -575,188 +417,4 @@ fn instant(moment: Datetime) -> Instant {
 fn backoff(tries: u32) -> Duration {
     let (first, longest) = RETRY;
     if tries == 0 { Duration::ZERO } else { (first * (1 << (tries - 1).min(10))).min(longest) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(second: i64) -> Datetime {
-        Datetime::from_nanos(second * 1_000_000_000)
-    }
-
-    fn waits(id: i64, reading: Reading) -> Waiting {
-        Waiting { id, came: at(1000 + id), reading }
-    }
-
-    fn whole(id: i64, from: i64, until: i64) -> Waiting {
-        waits(id, Reading::Whole { from: at(from), until: at(until), dated: true })
-    }
-
-    fn undated(id: i64, from: i64, until: i64) -> Waiting {
-        waits(id, Reading::Whole { from: at(from), until: at(until), dated: false })
-    }
-
-    fn loose(id: i64) -> Waiting {
-        waits(id, Reading::Loose { from: at(1), until: at(2) })
-    }
-
-    /// What is taken, what is settled, where the cursor is then, and when lists are wanted, in seconds.
-    type Outcome = (Vec<i64>, Vec<i64>, Option<i64>, Option<(i64, bool)>);
-
-    fn decide(waiting: &[Waiting], standing: Standing) -> Outcome {
-        let plan = plan(waiting, standing);
-        let seconds = |moment: Datetime| moment.nanos() / 1_000_000_000;
-        (
-            plan.take.iter().map(|(one, _)| one.id).collect(),
-            plan.settled,
-            plan.cursor.map(seconds),
-            plan.lists.map(|(moment, missing)| (seconds(moment), missing)),
-        )
-    }
-
-    #[test]
-    fn what_joins_is_taken_and_what_does_not_waits_for_the_lists() {
-        let joined = Standing { cursor: Some(at(10)), follows: true, ..Standing::default() };
-        let fresh = Standing { covered: Some(at(10)), follows: true, ..Standing::default() };
-        let alone = |standing| Standing { follows: false, ..standing };
-        let caught = |id, standing| Standing { caught_up: id, ..standing };
-        let ping = |id| waits(id, Reading::Ping);
-        for (what, waiting, standing, expected) in [
-            (
-                "intervals that join",
-                vec![whole(1, 10, 20), whole(2, 20, 30)],
-                joined,
-                (vec![1, 2], vec![], Some(30), None),
-            ),
-            ("one that overlaps", vec![whole(1, 5, 20)], joined, (vec![1], vec![], Some(20), None)),
-            ("a late one", vec![whole(7, 1, 5), whole(6, 10, 11)], joined, (vec![7, 6], vec![], Some(11), None)),
-            ("a gap waits a second", vec![whole(1, 11, 20)], joined, (vec![], vec![], Some(10), Some((1002, true)))),
-            (
-                "behind a gap",
-                vec![whole(1, 10, 20), whole(2, 21, 30), whole(3, 30, 40)],
-                joined,
-                (vec![1], vec![], Some(20), Some((1003, true))),
-            ),
-            (
-                "a gap that the lists closed",
-                vec![whole(2, 21, 30), whole(3, 30, 40), whole(4, 41, 50)],
-                caught(3, joined),
-                (vec![2, 3], vec![], Some(40), Some((1005, true))),
-            ),
-            ("the first one", vec![whole(1, 10, 20)], fresh, (vec![1], vec![], Some(20), None)),
-            ("a first one after the cursor", vec![whole(1, 11, 20)], fresh, (vec![], vec![], None, Some((1001, true)))),
-            ("that, after the lists", vec![whole(1, 11, 20)], caught(1, fresh), (vec![1], vec![], Some(20), None)),
-            (
-                "nothing is known",
-                vec![whole(1, 10, 20)],
-                Standing::default(),
-                (vec![], vec![], None, Some((1001, true))),
-            ),
-            ("a ping", vec![ping(1)], joined, (vec![], vec![], Some(10), Some((1001, false)))),
-            (
-                "a ping, after the lists",
-                vec![ping(1), ping(2)],
-                caught(1, joined),
-                (vec![], vec![1], Some(10), Some((1002, false))),
-            ),
-            (
-                "a message without an interval is confirmed",
-                vec![loose(1)],
-                joined,
-                (vec![], vec![], Some(10), Some((1001, false))),
-            ),
-            ("where there is something that can", vec![loose(1)], alone(joined), (vec![1], vec![], Some(10), None)),
-            (
-                "without times, the lists tell",
-                vec![undated(1, 10, 20)],
-                joined,
-                (vec![], vec![], Some(10), Some((1001, false))),
-            ),
-            ("and have told", vec![undated(1, 10, 20)], caught(1, joined), (vec![], vec![1], Some(20), None)),
-            ("where there are any", vec![undated(1, 10, 20)], alone(joined), (vec![1], vec![], Some(20), None)),
-            (
-                "a late one without times, and no lists of changes",
-                vec![undated(1, 5, 8)],
-                alone(joined),
-                (vec![], vec![], Some(10), Some((1001, false))),
-            ),
-            (
-                "older than the newest Resource List",
-                vec![undated(1, 10, 20)],
-                alone(Standing { listed: Some(at(20)), ..joined }),
-                (vec![], vec![1], Some(20), None),
-            ),
-        ] {
-            assert_eq!(decide(&waiting, standing), expected, "{what}");
-        }
-    }
-
-    #[test]
-    fn a_body_is_worth_what_it_says() {
-        let document = |md: &str, entries: &str| {
-            format!(
-                "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" xmlns:rs=\"http://www.openarchives.org/rs/terms/\">\
-                 <rs:md {md}/>{entries}</urlset>"
-            )
-        };
-        let entry = |md: &str| {
-            format!("<url><loc>http://example.com/a</loc><lastmod>2013-01-01T00:00:05Z</lastmod><rs:md {md}/></url>")
-        };
-        let own = "capability=\"change-notification\"";
-        let interval = "from=\"2013-01-01T00:00:00Z\" until=\"2013-01-01T00:00:09Z\"";
-        let dated = entry("change=\"updated\" datetime=\"2013-01-01T00:00:04Z\"");
-        let start = 1_356_998_400;
-        let read = |body: &str| read(Capability::ChangeNotification, body.as_bytes(), at(start + 100));
-        let whole = |dated| Reading::Whole { from: at(start), until: at(start + 9), dated };
-        for (what, body, expected) in [
-            ("as the specification says", document(&format!("{own} {interval}"), &dated), whole(true)),
-            ("nothing happened", document(&format!("{own} {interval}"), ""), whole(true)),
-            (
-                "a change without a time",
-                document(&format!("{own} {interval}"), &entry("change=\"updated\"")),
-                whole(false),
-            ),
-            ("the draft's", document("", &dated), Reading::Loose { from: at(start + 4), until: at(start + 100) }),
-            ("the draft's, of nothing", document("", ""), Reading::Ping),
-            ("a change of no nature", document(&format!("{own} {interval}"), &entry("")), Reading::Ping),
-            ("a Resource List", document("capability=\"resourcelist\"", &dated), Reading::Ping),
-            ("broken off", document(&format!("{own} {interval}"), &dated).replace("</urlset>", ""), Reading::Ping),
-            ("empty", String::new(), Reading::Ping),
-            ("a page", "<html><body>503</body></html>".to_owned(), Reading::Ping),
-            (
-                "ends before it begins",
-                document(&format!("{own} until=\"2012-01-01T00:00:00Z\" from=\"2013-01-01T00:00:00Z\""), &dated),
-                Reading::Ping,
-            ),
-            (
-                "in the far future",
-                document(&format!("{own} from=\"2013-01-01T00:00:00Z\" until=\"2113-01-01T00:00:00Z\""), &dated),
-                Reading::Ping,
-            ),
-        ] {
-            assert_eq!(read(&body), expected, "{what}");
-        }
-    }
-
-    #[test]
-    fn framework_notifications_name_what_to_look_at() {
-        let body = |capability: &str| {
-            format!(
-                "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" xmlns:rs=\"http://www.openarchives.org/rs/terms/\">\
-                 <url><loc>http://example.com/a</loc><rs:md change=\"updated\" {capability}/></url></urlset>"
-            )
-        };
-        let everything = Announced { offers: true, lists: true, named: true };
-        for (capability, expected) in [
-            ("capability=\"changelist\"", Announced { named: true, ..Announced::default() }),
-            ("capability=\"resourcedump\"", Announced { lists: true, ..Announced::default() }),
-            ("capability=\"capabilitylist\"", Announced { offers: true, ..Announced::default() }),
-            ("capability=\"description\"", Announced { offers: true, ..Announced::default() }),
-            ("", everything),
-        ] {
-            assert_eq!(Announced::of(body(capability).as_bytes()), expected, "{capability}");
-        }
-        assert_eq!(Announced::of(b"what"), everything);
-    }
 }

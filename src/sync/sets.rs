@@ -165,12 +165,7 @@ async fn one(
 }
 
 fn offers_changes(found: &FoundSet) -> bool {
-    found.capabilities.iter().any(|document| tells_changes(document.capability))
-}
-
-/// Whether a document of this capability is a list of changes.
-pub(super) fn tells_changes(capability: Capability) -> bool {
-    matches!(capability, Capability::ChangeList | Capability::ChangeDump)
+    found.capabilities.iter().any(|document| document.capability.tells_changes())
 }
 
 fn reload(engine: &Engine, row: SetRow) -> Result<SetRow, SyncError> {
