@@ -68,6 +68,8 @@ pub use history::Asked;
 pub use inbox::{Heard, OfferedChannel};
 pub use status::{Progress, Status, Trouble};
 
+pub use crate::catalog::{Channel, Subscription};
+
 use content::{Contents, Doubt};
 use history::History;
 use ledger::Ledger;

@@ -35,7 +35,9 @@ pub struct Channel {
 /// A subscription at a hub (WebSub 5).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Subscription {
-    /// The last segment of the callback's path: what nobody can guess.
+    /// The URL that the hub delivers to.
+    pub callback: String,
+    /// The last segment of its path: what nobody can guess.
     pub token: String,
     /// What the hub signs deliveries with.
     pub secret: String,
@@ -96,7 +98,7 @@ pub struct Backlog {
     pub bytes: u64,
 }
 
-const CHANNEL: &str = "id, rset, url, capability, cursor, token, secret, hub, topic, expires";
+const CHANNEL: &str = "id, rset, url, capability, cursor, token, callback, secret, hub, topic, expires";
 
 fn channel(row: &Row<'_>) -> rusqlite::Result<Option<Channel>> {
     let capability: String = row.get(3)?;
@@ -106,10 +108,11 @@ fn channel(row: &Row<'_>) -> rusqlite::Result<Option<Channel>> {
     let subscription = match token {
         Some(token) => Some(Subscription {
             token,
-            secret: row.get(6)?,
-            hub: row.get(7)?,
-            topic: row.get(8)?,
-            expires: time(row.get(9)?),
+            callback: row.get(6)?,
+            secret: row.get(7)?,
+            hub: row.get(8)?,
+            topic: row.get(9)?,
+            expires: time(row.get(10)?),
         }),
         None => None,
     };
@@ -218,10 +221,11 @@ impl Transaction<'_> {
     /// If SQLite fails.
     pub fn put_subscription(&self, channel: i64, subscription: Option<&Subscription>) -> Result<()> {
         self.connection().execute(
-            "UPDATE channel SET token = ?2, secret = ?3, hub = ?4, topic = ?5, expires = ?6 WHERE id = ?1",
+            "UPDATE channel SET token = ?2, callback = ?3, secret = ?4, hub = ?5, topic = ?6, expires = ?7 WHERE id = ?1",
             params![
                 channel,
                 subscription.map(|one| &one.token),
+                subscription.map(|one| &one.callback),
                 subscription.map(|one| &one.secret),
                 subscription.map(|one| &one.hub),
                 subscription.map(|one| &one.topic),

@@ -234,7 +234,8 @@ const STEPS: [&str; 5] = ["
         url TEXT NOT NULL,              -- the topic, or where the WebSocket is
         capability TEXT NOT NULL,
         cursor INTEGER,                 -- its notifications are in the tree up to then, without a gap
-        token TEXT,                     -- the last segment of the callback's path
+        callback TEXT,                  -- the URL that the hub delivers to
+        token TEXT,                     -- its path's last segment
         secret TEXT,                    -- what the hub signs deliveries with
         hub TEXT,
         topic TEXT,                     -- as the hub knows it

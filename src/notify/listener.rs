@@ -21,8 +21,8 @@ use tokio::sync::{Semaphore, mpsc};
 use url::{Url, form_urlencoded};
 
 use super::{Context, MOST_BYTES, signature};
-use crate::catalog::{Channel, Subscription};
 use crate::source::parse_link_header;
+use crate::sync::{Channel, Subscription};
 
 /// The most connections at once.
 const MOST_CONNECTIONS: usize = 256;
@@ -31,6 +31,8 @@ const MOST_BODIES: usize = 4;
 /// How long a hub may take for a header, and for a body.
 const HEADER: Duration = Duration::from_secs(10);
 const BODY: Duration = Duration::from_secs(30);
+/// So much may a hub say before it is listened to.
+pub(super) const MOST_SAID: usize = 16;
 /// The longest challenge that is repeated, in bytes.
 const MOST_CHALLENGE: usize = 4096;
 
@@ -52,7 +54,7 @@ pub(super) struct Subscriber {
     pub(super) subscription: Subscription,
     /// Whether we want it to end.
     pub(super) leaving: bool,
-    pub(super) tell: mpsc::UnboundedSender<Said>,
+    pub(super) tell: mpsc::Sender<Said>,
 }
 
 /// Subscriptions by the last segment of their callback's path.
@@ -157,8 +159,8 @@ fn intent(subscriber: &Subscriber, query: &str) -> Response<Body> {
         (Some("unsubscribe"), Some(_)) if subscriber.leaving => Said::Unsubscribed,
         _ => return say(StatusCode::NOT_FOUND, "that was not asked for\n"),
     };
-    // Nobody listens any more where a subscription just ended.
-    let _ = subscriber.tell.send(said);
+    // Nobody listens any more where a subscription just ended; and who says too much at once is not heard out.
+    let _ = subscriber.tell.try_send(said);
     say(StatusCode::OK, challenge.map(str::to_owned).unwrap_or_default())
 }
 

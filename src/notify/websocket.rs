@@ -17,6 +17,8 @@ use crate::sync::OfferedChannel;
 const PING: Duration = Duration::from_secs(20);
 /// The longest wait before a connection is tried again.
 const LONGEST: Duration = Duration::from_secs(60);
+/// So often the wait is doubled at most where something was heard.
+const MOST_SOON: u32 = 2;
 /// A connection that held so long was a good one.
 const GOOD: Duration = Duration::from_secs(10);
 
@@ -32,9 +34,12 @@ pub(super) async fn stay(context: Arc<Context>, offered: OfferedChannel) {
             Ok(()) => format!("{url}: the Source closed the channel"),
             Err(why) => why,
         };
-        if heard || began.elapsed() >= GOOD {
-            tries = 0;
-        }
+        tries = match began.elapsed() >= GOOD {
+            true => 0,
+            // One that tells something, and always breaks off, is tried again soon, but not at once.
+            false if heard => tries.min(MOST_SOON),
+            false => tries,
+        };
         tracing::info!(url, why, "a channel ended; it will be joined again");
         context.board.set(id, Phase::Failing(why));
         tokio::time::sleep(backoff(tries, LONGEST)).await;

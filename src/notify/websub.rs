@@ -6,14 +6,12 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use tokio::sync::mpsc;
-use url::Url;
 
-use super::listener::{Said, Subscriber};
+use super::listener::{MOST_SAID, Said, Subscriber};
 use super::{Context, Phase, backoff};
-use crate::catalog::{Channel, Subscription};
 use crate::document::Datetime;
 use crate::source::{Asked, SourceError, parse_link_header};
-use crate::sync::OfferedChannel;
+use crate::sync::{Channel, OfferedChannel, Subscription};
 
 /// The lease that is asked for, in seconds: ten days, as the Recommendation suggests.
 const LEASE: u64 = 864_000;
@@ -37,16 +35,21 @@ enum Failure {
 struct Stay<'c> {
     context: &'c Arc<Context>,
     offered: &'c OfferedChannel,
-    tell: mpsc::UnboundedSender<Said>,
-    said: mpsc::UnboundedReceiver<Said>,
+    tell: mpsc::Sender<Said>,
+    said: mpsc::Receiver<Said>,
 }
 
 /// Stays subscribed to a channel, for ever.
 pub(super) async fn stay(context: Arc<Context>, offered: OfferedChannel) {
     let id = offered.channel.id;
-    let (tell, said) = mpsc::unbounded_channel();
+    let (tell, said) = mpsc::channel(MOST_SAID);
     let mut stay = Stay { context: &context, offered: &offered, tell, said };
-    let mut subscription = offered.channel.subscription.clone();
+    // One whose path leads elsewhere by now is none.
+    let mut subscription = offered
+        .channel
+        .subscription
+        .clone()
+        .filter(|known| callback(&context, &known.token).as_ref() == Some(&known.callback));
     // A lease survives the process: hubs deliver to the same path.
     let mut live = match &subscription {
         Some(known) if known.expires.is_some_and(|expires| expires > Datetime::now()) => {
@@ -201,7 +204,16 @@ impl Stay<'_> {
         let mut subscription = match known.filter(|known| known.hub == hub && known.topic == topic) {
             Some(known) => known.clone(),
             None => {
-                Subscription { token: unguessable::<24>()?, secret: unguessable::<32>()?, hub, topic, expires: None }
+                let token = unguessable::<24>()?;
+                let callback = callback(context, &token);
+                Subscription {
+                    callback: callback.ok_or_else(|| Failure::Other("there is no callback".to_owned()))?,
+                    token,
+                    secret: unguessable::<32>()?,
+                    hub,
+                    topic,
+                    expires: None,
+                }
             }
         };
         if !live {
@@ -240,12 +252,11 @@ impl Stay<'_> {
 /// Asks a hub for something (WebSub 5.1).
 async fn post(context: &Context, mode: &str, subscription: &Subscription) -> Result<(), String> {
     let hub = &subscription.hub;
-    let callback = callback(context, subscription).ok_or_else(|| format!("{hub}: there is no callback"))?;
     let lease = LEASE.to_string();
     let form = [
         ("hub.mode", mode),
         ("hub.topic", subscription.topic.as_str()),
-        ("hub.callback", callback.as_str()),
+        ("hub.callback", subscription.callback.as_str()),
         ("hub.lease_seconds", lease.as_str()),
         ("hub.secret", subscription.secret.as_str()),
     ];
@@ -260,11 +271,11 @@ async fn post(context: &Context, mode: &str, subscription: &Subscription) -> Res
     }
 }
 
-/// Where the hub finds us.
-fn callback(context: &Context, subscription: &Subscription) -> Option<Url> {
+/// Where a hub finds us.
+fn callback(context: &Context, token: &str) -> Option<String> {
     let mut url = context.callback.clone()?;
-    url.path_segments_mut().ok()?.pop_if_empty().push(&subscription.token);
-    Some(url)
+    url.path_segments_mut().ok()?.pop_if_empty().push(token);
+    Some(url.into())
 }
 
 /// The hubs of a topic, and its own name for itself (WebSub 4).
@@ -309,7 +320,7 @@ pub(super) async fn leave(context: &Context, channel: i64) {
     let known = context.registry.all().into_iter().filter(|one| one.channel.id == channel);
     for subscriber in known {
         let subscription = subscriber.subscription.clone();
-        let (tell, mut said) = mpsc::unbounded_channel();
+        let (tell, mut said) = mpsc::channel(MOST_SAID);
         let own = subscriber.channel.clone();
         let leaving = Subscriber { channel: own, subscription: subscription.clone(), leaving: true, tell };
         context.registry.put(leaving);
