@@ -259,7 +259,7 @@ pub struct Engine {
     turn: tokio::sync::Mutex<()>,
     poll: watch::Sender<Option<Duration>>,
     /// What is delivered on channels.
-    inbox: inbox::Inbox,
+    inbox: Arc<inbox::Inbox>,
     /// A sync has ended.
     synced: watch::Sender<()>,
     /// What is wanted ahead of use may be something else than before.
@@ -344,9 +344,8 @@ impl Engine {
         let (doubt, doubts) = mpsc::unbounded_channel();
         let history = History::new(shared.clone(), config.offline);
         let contents = Contents::new(&config, shared, &packages, doubt, &history);
-        let last_delivery = readers.ask(|reader| reader.last_delivery())?;
         Ok(Arc::new(Self {
-            inbox: inbox::Inbox::new(last_delivery),
+            inbox: Arc::new(inbox::Inbox::new()),
             poll: watch::Sender::new(config.poll),
             synced: watch::Sender::new(()),
             wanted: watch::Sender::new(()),
@@ -438,8 +437,8 @@ impl Engine {
         if matches!(trigger, Trigger::Refresh { .. }) {
             self.history.try_again();
         }
+        let mark = self.inbox.mark(&self.readers)?;
         self.status.began();
-        let mark = self.inbox.mark();
         // Nothing else is wanted ahead of use after a poll that found nothing.
         let asked = !matches!(trigger, Trigger::Poll | Trigger::Notified(_) | Trigger::Doubt);
         let sync = std::panic::AssertUnwindSafe(sets::sync(self, trigger));

@@ -138,19 +138,27 @@ impl Reader {
         Ok(known.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// What waits on a channel: the whole ones in the order of their intervals, then the others as they came.
+    /// What waits on a channel: the whole ones in the order of their intervals, then the others as they came. No more
+    /// than so many, nor, if they are more than one, than so many bytes.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn waiting(&self, channel: i64, limit: usize) -> Result<Vec<Waiting>> {
+    pub fn waiting(&self, channel: i64, (most, bytes): (usize, u64)) -> Result<Vec<Waiting>> {
         let mut statement = self.connection().prepare_cached(
-            "SELECT id, came, kind, since, until, dated FROM delivery WHERE channel = ?1 AND NOT done
+            "SELECT id, came, kind, since, until, dated, length(body) FROM delivery WHERE channel = ?1 AND NOT done
              ORDER BY kind != 1, CASE kind WHEN 1 THEN since END, CASE kind WHEN 1 THEN until END, id LIMIT ?2",
         )?;
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = statement.query_map([channel, limit], |row| {
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let mut rows = statement.query(params![channel, most])?;
+        let mut waiting = Vec::new();
+        let mut sum = 0;
+        while let Some(row) = rows.next()? {
+            sum += row.get::<_, i64>(6)?.unsigned_abs();
+            if sum > bytes && !waiting.is_empty() {
+                break;
+            }
             let time = |index| Ok::<_, rusqlite::Error>(Datetime::from_nanos(row.get::<_, i64>(index)?));
-            Ok(Waiting {
+            waiting.push(Waiting {
                 id: row.get(0)?,
                 came: time(1)?,
                 reading: match row.get::<_, i64>(2)? {
@@ -158,9 +166,9 @@ impl Reader {
                     LOOSE => Reading::Loose { from: time(3)?, until: time(4)? },
                     _ => Reading::Ping,
                 },
-            })
-        })?;
-        Ok(rows.collect::<rusqlite::Result<_>>()?)
+            });
+        }
+        Ok(waiting)
     }
 
     /// How much waits on a channel.

@@ -208,9 +208,11 @@ async fn delivery(
         );
         return say(StatusCode::FORBIDDEN, "X-Hub-Signature does not verify\n");
     }
-    match context.engine.deliver(&subscriber.channel, body).await {
-        Ok(()) => say(StatusCode::ACCEPTED, Body::empty()),
-        Err(error) => {
+    match tokio::time::timeout(BODY, context.engine.deliver(&subscriber.channel, body)).await {
+        Ok(Ok(())) => say(StatusCode::ACCEPTED, Body::empty()),
+        // If it is kept after all, the hub's next try is the same again.
+        Err(_) => say(StatusCode::SERVICE_UNAVAILABLE, "there is much to do; try again\n"),
+        Ok(Err(error)) => {
             context.engine.status().error(&format!("a delivery could not be kept, and the hub was told so: {error}"));
             say(StatusCode::SERVICE_UNAVAILABLE, "it cannot be kept now; try again\n")
         }

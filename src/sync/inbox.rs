@@ -19,7 +19,7 @@ use super::bodies::{self, Announced};
 use super::changes::{self, Delivered, Told};
 use super::continuity::{GRACE, Plan, Standing, plan};
 use super::{Engine, SyncError, Trigger};
-use crate::catalog::{Channel, Offer, Reading, SetRow, SetState, Subscription};
+use crate::catalog::{Channel, Offer, Pool, Reading, SetRow, SetState, Subscription};
 use crate::document::{Capability, Datetime};
 
 /// Over so long a fleet of mirrors spreads its requests after all of them heard the same.
@@ -28,8 +28,8 @@ const SPREAD: Duration = Duration::from_secs(1);
 const AGAIN: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(10)];
 /// The first and the longest wait after lists could not be read.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-/// The most deliveries in one step.
-const BATCH: usize = 256;
+/// The most deliveries in one step, and bytes of them if they are more than one.
+const BATCH: (usize, u64) = (256, 16 << 20);
 /// What may wait on one channel, in deliveries and in bytes. Of more it is only kept that something came.
 const MOST_WAITING: (u64, u64) = (20_000, 256 << 20);
 
@@ -67,10 +67,10 @@ pub struct Heard {
 #[derive(Debug)]
 pub(super) struct Inbox {
     wake: Notify,
-    /// The number of the delivery that came last.
-    last: AtomicI64,
     /// The number of the last delivery that had come before the lists were read.
     caught_up: AtomicI64,
+    /// The number of the last one of which all documents were read that it names.
+    named: AtomicI64,
     /// Whether a channel was joined since then.
     joined: AtomicBool,
     heard: Mutex<HashMap<i64, Heard>>,
@@ -79,11 +79,11 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    pub(super) fn new(last: i64) -> Self {
+    pub(super) fn new() -> Self {
         Self {
             wake: Notify::new(),
-            last: AtomicI64::new(last),
             caught_up: AtomicI64::new(0),
+            named: AtomicI64::new(0),
             joined: AtomicBool::new(false),
             heard: Mutex::new(HashMap::new()),
             live: watch::Sender::new(false),
@@ -95,9 +95,9 @@ impl Inbox {
     }
 
     /// What there is when the lists are begun to be read.
-    pub(super) fn mark(&self) -> Mark {
-        let joined = self.joined.swap(false, Ordering::AcqRel);
-        Mark { last: self.last.load(Ordering::Acquire), joined }
+    pub(super) fn mark(&self, readers: &Pool) -> Result<Mark, SyncError> {
+        let last = readers.ask(|reader| reader.last_delivery())?;
+        Ok(Mark { last, joined: self.joined.swap(false, Ordering::AcqRel) })
     }
 
     /// The lists were read to their end, from that mark on; or they could not be.
@@ -207,38 +207,38 @@ impl Engine {
         let came = Datetime::now();
         let (id, capability) = (channel.id, channel.capability);
         let readers = Arc::clone(&self.readers);
-        let kept = self
-            .ledger
+        let look = tokio::task::spawn_blocking(move || {
+            let digest: [u8; 32] = Sha256::digest(&body).into();
+            (bodies::read(capability, &body, came), digest, body)
+        });
+        let (mut reading, digest, body) = look.await.map_err(|error| SyncError::Cache(error.to_string()))?;
+        let inbox = Arc::clone(&self.inbox);
+        self.ledger
             .step(move |writer| {
-                let mut reading = bodies::read(capability, &body, came);
                 let backlog = readers.ask(|reader| reader.backlog(id))?;
                 if backlog.deliveries >= MOST_WAITING.0 || backlog.bytes + body.len() as u64 > MOST_WAITING.1 {
                     reading = Reading::Ping;
                 }
                 let framework = capability == Capability::FrameworkNotification;
                 let kept: &[u8] = if reading == Reading::Ping && !framework { &[] } else { &body };
-                let digest: [u8; 32] = Sha256::digest(&body).into();
                 let transaction = writer.begin(true)?;
                 let number = transaction.deliver(id, came, reading, &digest, kept)?;
-                Ok(((number, reading), transaction.commit()?))
+                let changes = transaction.commit()?;
+                // Here, for whoever waits for this may be gone by now.
+                inbox.note(id, |heard| {
+                    heard.last = Some(came);
+                    match number {
+                        None => heard.repeated += 1,
+                        Some(_) => heard.received += 1,
+                    }
+                    if number.is_some() && reading == Reading::Ping {
+                        heard.pings += 1;
+                    }
+                });
+                inbox.wake.notify_one();
+                Ok(((), changes))
             })
-            .await?;
-        let (number, reading) = kept;
-        self.inbox.note(id, |heard| {
-            heard.last = Some(came);
-            match number {
-                None => heard.repeated += 1,
-                Some(_) => heard.received += 1,
-            }
-            if number.is_some() && reading == Reading::Ping {
-                heard.pings += 1;
-            }
-        });
-        if let Some(number) = number {
-            self.inbox.last.fetch_max(number, Ordering::AcqRel);
-            self.inbox.wake.notify_one();
-        }
-        Ok(())
+            .await
     }
 
     /// Brings what is delivered into the tree, as it comes. Runs until it is dropped.
@@ -278,9 +278,12 @@ impl Engine {
                 () = self.inbox.wake.notified() => {}
                 () = until(due) => {
                     due = None;
-                    match self.sync(Trigger::Notified(self.announced())).await {
+                    let (announced, last) = self.announced();
+                    match self.sync(Trigger::Notified(announced)).await {
                         Ok(summary) => {
                             tries = 0;
+                            self.inbox.named.fetch_max(last, Ordering::AcqRel);
+                            self.inbox.wake.notify_one();
                             gaps.into_iter().for_each(|channel| self.inbox.note(channel, |heard| heard.gaps += 1));
                             looks.clear();
                             if !summary.changed() {
@@ -307,18 +310,20 @@ impl Engine {
         }
     }
 
-    /// What the framework notifications that wait say has changed.
-    fn announced(&self) -> Announced {
+    /// What the framework notifications that wait say has changed, and the number of the last one of them.
+    fn announced(&self) -> (Announced, i64) {
         let look = |reader: &crate::catalog::Reader| {
-            let mut announced = Announced::default();
+            let (mut announced, mut last) = (Announced::default(), 0);
             for channel in reader.channels()?.iter().filter(|one| one.capability == Capability::FrameworkNotification) {
                 for one in reader.waiting(channel.id, BATCH)? {
                     announced = announced.and(Announced::of(&reader.delivery(one.id)?));
+                    last = last.max(one.id);
                 }
             }
-            Ok(announced)
+            Ok((announced, last))
         };
-        self.readers.ask(look).unwrap_or(Announced { offers: true, lists: true, named: true })
+        // What cannot be read now stays, and is read another time.
+        self.readers.ask(look).unwrap_or_default()
     }
 
     /// Applies what joins. The sync's turn is held.
@@ -332,7 +337,7 @@ impl Engine {
                 if waiting.is_empty() || set.state == SetState::Empty {
                     break;
                 }
-                let plan = plan(&waiting, self.standing(&set, cursor)?);
+                let plan = plan(&waiting, self.standing(&set, &channel, cursor)?);
                 if plan.take.is_empty() && plan.settled.is_empty() {
                     if let Some((moment, missing)) = plan.lists {
                         taken.lists = Some(taken.lists.map_or(moment, |known| known.min(moment)));
@@ -347,17 +352,22 @@ impl Engine {
         Ok(taken)
     }
 
-    fn standing(&self, set: &SetRow, cursor: Option<Datetime>) -> Result<Standing, SyncError> {
+    fn standing(&self, set: &SetRow, channel: &Channel, cursor: Option<Datetime>) -> Result<Standing, SyncError> {
         let feeds = self.readers.ask(|reader| reader.feeds(set.id))?;
         let offers = self.readers.ask(|reader| reader.offers(set.id))?;
         let follows = offers.iter().any(|offer| offer.capability.tells_changes());
+        // That lists were read is no answer to what names a document.
+        let caught_up = match channel.capability {
+            Capability::FrameworkNotification => &self.inbox.named,
+            _ => &self.inbox.caught_up,
+        };
         let fed = feeds.iter().map(|feed| feed.cursor).min().flatten();
         Ok(Standing {
             cursor,
             covered: set.cursor.max(set.at).max(fed.filter(|_| follows)),
             listed: set.at,
             follows,
-            caught_up: self.inbox.caught_up.load(Ordering::Acquire),
+            caught_up: caught_up.load(Ordering::Acquire),
         })
     }
 
