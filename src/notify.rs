@@ -87,15 +87,7 @@ pub struct Notifier {
     off: bool,
     listener: Option<JoinHandle<()>>,
     supervisor: Mutex<Option<JoinHandle<()>>>,
-    joined: Arc<Mutex<HashMap<i64, Joined>>>,
-}
-
-/// A channel that is joined, or being joined.
-#[derive(Debug)]
-struct Joined {
-    /// The hubs that it was offered with.
-    hubs: Vec<String>,
-    task: JoinHandle<()>,
+    joined: Arc<Mutex<HashMap<i64, JoinHandle<()>>>>,
 }
 
 impl Notifier {
@@ -126,8 +118,13 @@ impl Notifier {
         if self.off {
             return;
         }
-        let supervisor =
-            Supervisor { context: Arc::clone(&self.context), joined: Arc::clone(&self.joined), down: HashMap::new() };
+        let supervisor = Supervisor {
+            context: Arc::clone(&self.context),
+            joined: Arc::clone(&self.joined),
+            leaving: HashMap::new(),
+            down: HashMap::new(),
+            up: HashMap::new(),
+        };
         let task = tokio::spawn(supervisor.run());
         *self.supervisor.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
     }
@@ -143,6 +140,12 @@ impl Notifier {
         reports.collect()
     }
 
+    /// Deliveries that were refused since the mount, on all channels that ever were.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.context.board.refused()
+    }
+
     /// Takes leave of all hubs. What does not answer within moments keeps its lease: that ends by itself.
     pub async fn close(&self) {
         // The supervisor would join them again.
@@ -150,7 +153,7 @@ impl Notifier {
             supervisor.abort();
         }
         let joined = std::mem::take(&mut *self.joined.lock().unwrap_or_else(PoisonError::into_inner));
-        joined.into_values().for_each(|joined| joined.task.abort());
+        joined.into_values().for_each(|task| task.abort());
         if tokio::time::timeout(FAREWELL, websub::leave_all(&self.context)).await.is_err() {
             tracing::info!("a hub does not answer; its lease ends by itself");
         }
@@ -161,9 +164,13 @@ impl Notifier {
 /// Sees to it that the right channels are joined.
 struct Supervisor {
     context: Arc<Context>,
-    joined: Arc<Mutex<HashMap<i64, Joined>>>,
+    joined: Arc<Mutex<HashMap<i64, JoinHandle<()>>>>,
+    /// Channels that are being left.
+    leaving: HashMap<i64, JoinHandle<()>>,
     /// Channels that should tell something, and since when they do not.
     down: HashMap<i64, Instant>,
+    /// Since when those do that are joined.
+    up: HashMap<i64, Instant>,
 }
 
 impl Supervisor {
@@ -214,25 +221,35 @@ impl Supervisor {
             }
         }
         let mut joined = self.joined.lock().unwrap_or_else(PoisonError::into_inner);
-        joined.retain(|id, known| {
-            let stays = wanted.get(id).is_some_and(|one| one.hubs == known.hubs) && !known.task.is_finished();
+        let leaving = &mut self.leaving;
+        leaving.retain(|_, task| !task.is_finished());
+        joined.retain(|id, task| {
+            let stays = wanted.contains_key(id) && !task.is_finished();
             if !stays {
-                known.task.abort();
+                task.abort();
                 let context = Arc::clone(context);
                 let id = *id;
-                tokio::spawn(async move { websub::leave(&context, id).await });
+                leaving.insert(id, tokio::spawn(async move { websub::leave(&context, id).await }));
             }
             stays
         });
         for (id, one) in &wanted {
-            joined.entry(*id).or_insert_with(|| {
-                context.board.set(*id, Phase::Joining);
-                Joined { hubs: one.hubs.clone(), task: join(context, one) }
-            });
-            let live = context.board.standing(*id).phase == Phase::Live;
-            match live {
-                true => drop(self.down.remove(id)),
-                false => drop(self.down.entry(*id).or_insert_with(Instant::now)),
+            // Whoever is being left is joined again when that is done.
+            if !leaving.contains_key(id) {
+                joined.entry(*id).or_insert_with(|| {
+                    context.board.set(*id, Phase::Joining);
+                    join(context, one)
+                });
+            }
+            let live = context.board.standing(*id).is_live();
+            if live {
+                // One that comes and goes is not there.
+                if self.up.entry(*id).or_insert_with(Instant::now).elapsed() >= LOOK {
+                    self.down.remove(id);
+                }
+            } else {
+                self.up.remove(id);
+                self.down.entry(*id).or_insert_with(Instant::now);
             }
             if one.channel.capability == Capability::ChangeNotification {
                 *sets.entry(one.channel.rset).or_default() |= live;

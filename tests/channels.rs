@@ -120,7 +120,6 @@ fn a_mount_takes_leave_of_its_hub_and_a_killed_one_keeps_its_path() {
     delivers(&hub, &url, &mut telling, &mirror);
     let again = hub.subscriptions();
     assert_eq!((again.len(), &again[0].callback, &again[0].secret), (1, &first[0].callback, &first[0].secret));
-    assert_eq!(again[0].expires, first[0].expires, "a lease that goes on needs no request");
     mirror.unmount();
     hub.wait_for_subscriptions(0);
     let output = mirror.try_mount();
@@ -128,6 +127,155 @@ fn a_mount_takes_leave_of_its_hub_and_a_killed_one_keeps_its_path() {
     let anew = hub.wait_for_subscriptions(1);
     assert_ne!(anew[0].callback, first[0].callback, "each subscription has a path of its own");
     assert_ne!(anew[0].secret, first[0].secret);
+}
+
+/// A hub of our own, that does what is asked of it: what it was sent, and a way to speak to the callback.
+struct OwnHub {
+    server: support::server::Server,
+}
+
+impl OwnHub {
+    fn start() -> Self {
+        let server = support::server::Server::start();
+        server.on("/hub", |_| Reply::status(202));
+        Self { server }
+    }
+
+    fn url(&self) -> String {
+        self.server.url("/hub")
+    }
+
+    /// The forms that were posted.
+    fn forms(&self) -> Vec<std::collections::HashMap<String, String>> {
+        let posts = self.server.requests().into_iter().filter(|request| request.method == "POST");
+        posts.map(|request| url::form_urlencoded::parse(&request.body).into_owned().collect()).collect()
+    }
+
+    /// The last form, once there are so many.
+    fn form(&self, count: usize) -> std::collections::HashMap<String, String> {
+        let began = Instant::now();
+        while self.forms().len() < count {
+            assert!(began.elapsed() < Duration::from_secs(20), "{count} requests do not come");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.forms().remove(count - 1)
+    }
+
+    /// Asks a callback; returns the status.
+    fn says(form: &std::collections::HashMap<String, String>, mode: &str, more: &[(&str, &str)]) -> String {
+        let (host, path) = form["hub.callback"].strip_prefix("http://").unwrap().split_once('/').unwrap();
+        let query = url::form_urlencoded::Serializer::new(String::new())
+            .append_pair("hub.mode", mode)
+            .append_pair("hub.topic", &form["hub.topic"])
+            .extend_pairs(more)
+            .finish();
+        let mut stream = TcpStream::connect(host).unwrap();
+        write!(stream, "GET /{path}?{query} HTTP/1.1\r\nHost: {host}\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.split(' ').nth(1).unwrap().to_owned()
+    }
+
+    fn verifies(form: &std::collections::HashMap<String, String>, lease: &str) {
+        let more = [("hub.challenge", "c0de"), ("hub.lease_seconds", lease)];
+        assert_eq!(Self::says(form, &form["hub.mode"].clone(), &more), "200");
+    }
+}
+
+#[test]
+fn a_hub_that_verifies_twice_or_denies_what_it_verified_is_not_asked_in_circles() {
+    let hub = OwnHub::start();
+    let telling = Telling::start(seed(), 5, true);
+    telling.topic(&hub.url());
+    let mirror = mount(&telling, &listening());
+    let form = hub.form(1);
+    (0..5).for_each(|_| OwnHub::verifies(&form, "864000"));
+    live(&mirror);
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(hub.forms().len(), 1, "one request is enough");
+    let reason = format!("no room for {}", form["hub.callback"]);
+    assert_eq!(OwnHub::says(&form, "denied", &[("hub.reason", &reason)]), "200");
+    let status = mirror.wait("the denial", |status| status["channels"][0]["state"] == "denied");
+    assert!(!status.to_string().contains(form["hub.callback"].rsplit('/').next().unwrap()), "{status:#}");
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(hub.forms().len(), 1, "a hub that denies is left alone for a while");
+    // It changes its mind.
+    OwnHub::verifies(&form, "864000");
+    live(&mirror);
+    // After a restart, what it granted is asked for again, with the same path, and shown when it answers.
+    mirror.kill();
+    assert!(mirror.try_mount().status.success());
+    let again = hub.form(2);
+    assert_eq!((&again["hub.callback"], &again["hub.secret"]), (&form["hub.callback"], &form["hub.secret"]));
+    assert_eq!(only_channel(&mirror)["state"], "joining");
+    OwnHub::verifies(&again, "864000");
+    live(&mirror);
+    // What was denied before a restart is not live after it.
+    assert_eq!(OwnHub::says(&again, "denied", &[]), "200");
+    mirror.wait("the denial", |status| status["channels"][0]["state"] == "denied");
+    mirror.kill();
+    assert!(mirror.try_mount().status.success());
+    let anew = hub.form(3);
+    assert_ne!(anew["hub.callback"], form["hub.callback"]);
+}
+
+#[test]
+fn a_hub_that_is_slow_to_verify_is_believed_and_asked_again_with_the_same_path() {
+    let hub = OwnHub::start();
+    hub.server.on("/hub", |_| Reply { delay: Duration::from_secs(3), ..Reply::status(202) });
+    let telling = Telling::start(seed(), 5, true);
+    telling.topic(&hub.url());
+    let mirror = mount(&telling, &format!("{},timeout=1", listening()));
+    let (first, second) = (hub.form(1), hub.form(2));
+    assert_eq!(first["hub.callback"], second["hub.callback"]);
+    // Its answers come too late, and its verification comes all the same.
+    OwnHub::verifies(&first, "864000");
+    live(&mirror);
+}
+
+#[test]
+fn hubs_that_change_while_subscribed_are_moved_to() {
+    let (old, new) = (Hub::start(&HubOptions::default()), Hub::start(&HubOptions::default()));
+    let mut telling = Telling::start(seed(), 5, true);
+    let url = telling.topic(&old.url());
+    let mirror = mount(&telling, &listening());
+    live(&mirror);
+    // Another beside it changes nothing.
+    telling.offers(&channel(&url, CHANGES, &[&new.url(), &old.url()]));
+    run(&["refresh", "--accept-deletions", &mirror.directory.to_string_lossy()]);
+    delivers(&old, &url, &mut telling, &mirror);
+    assert_eq!((old.subscriptions().len(), new.subscriptions().len()), (1, 0));
+    // Another in its place is moved to.
+    telling.offers(&channel(&url, CHANGES, &[&new.url()]));
+    run(&["refresh", "--accept-deletions", &mirror.directory.to_string_lossy()]);
+    new.wait_for_subscriptions(1);
+    old.wait_for_subscriptions(0);
+    delivers(&new, &url, &mut telling, &mirror);
+    assert_eq!(only_channel(&mirror)["hub"], new.url());
+}
+
+#[test]
+fn a_hub_that_does_not_sign_is_shown_as_such_and_polls_go_on() {
+    let hub = OwnHub::start();
+    let telling = Telling::start(seed(), 5, true);
+    telling.topic(&hub.url());
+    let mirror = mount(&telling, &listening());
+    let form = hub.form(1);
+    OwnHub::verifies(&form, "864000");
+    live(&mirror);
+    let (host, path) = form["hub.callback"].strip_prefix("http://").unwrap().split_once('/').unwrap();
+    for _ in 0..3 {
+        let mut stream = TcpStream::connect(host).unwrap();
+        write!(stream, "POST /{path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 2\r\n\r\nhi").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.contains(" 403 "), "{answer}");
+    }
+    let status = mirror.status();
+    assert!(status["channels"][0]["reason"].as_str().unwrap().contains("does not sign"), "{status:#}");
+    assert_eq!(status["notifications"]["refused"], 3);
+    let metrics = fs::read_to_string(mirror.path(".resourcesync/metrics")).unwrap();
+    assert!(metrics.contains("resourcesync_notifications_refused_total 3"), "{metrics}");
 }
 
 #[test]

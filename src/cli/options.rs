@@ -325,7 +325,8 @@ impl Options {
             "callback" => {
                 let value = needs()?;
                 let url = url::Url::parse(value).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
-                let url = url.filter(|url| url.username().is_empty() && url.fragment().is_none());
+                let url =
+                    url.filter(|url| url.username().is_empty() && url.password().is_none() && url.fragment().is_none());
                 let wrong = || {
                     format!("-o callback={value}: not a URL that a hub could use, as https://mirror.example/hook/ is")
                 };

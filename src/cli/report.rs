@@ -37,6 +37,8 @@ pub(super) struct Report {
     /// The channels of notifications that the Source offers.
     #[serde(default)]
     pub(super) channels: Vec<ChannelReport>,
+    #[serde(default)]
+    pub(super) notifications: Notifications,
     pub(super) progress: Progress,
     pub(super) content: String,
     pub(super) io: String,
@@ -174,6 +176,14 @@ pub(super) struct ChannelReport {
     pub(super) refused: RefusedReport,
 }
 
+/// What came on all channels since the mount, also on those that are no longer offered.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Notifications {
+    pub(super) received: u64,
+    pub(super) refused: u64,
+    pub(super) gaps: u64,
+}
+
 /// Deliveries that were not believed, and changed nothing.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct RefusedReport {
@@ -201,7 +211,7 @@ impl ChannelReport {
             transport: if offered.channel.url.starts_with("ws") { "websocket" } else { "websub" }.to_owned(),
             url: offered.channel.url,
             state: standing.phase.name().to_owned(),
-            reason: standing.phase.reason().map(str::to_owned),
+            reason: standing.reason().map(str::to_owned),
             hub: standing.hub,
             lease_until: standing.expires.map(|time| time.to_string()),
             last_notification: heard.last.map(|time| time.to_string()),
@@ -297,6 +307,7 @@ impl Reporter {
         let feeds = |set: &SetRow| engine.readers().ask(|reader| reader.feeds(set.id)).unwrap_or_default();
         let shown: Vec<SetReport> = sets.iter().map(|set| SetReport::of(set, &feeds(set))).collect();
         let lag = synced.map(|synced| (Datetime::now().nanos() - synced.nanos()).max(0).unsigned_abs() / 1_000_000_000);
+        let heard = engine.heard_in_all();
         Report {
             source: self.source.clone(),
             directory: self.directory.clone(),
@@ -311,6 +322,11 @@ impl Reporter {
             last_sync: synced.map(|time| time.to_string()),
             lag,
             channels: self.notifier.channels().into_iter().map(ChannelReport::of).collect(),
+            notifications: Notifications {
+                received: heard.received,
+                refused: self.notifier.refused(),
+                gaps: heard.gaps,
+            },
             progress: Progress {
                 documents: progress.documents,
                 documents_known: progress.documents_known,

@@ -67,6 +67,10 @@ pub(super) async fn request(State(hub): State<Arc<Hub>>, headers: HeaderMap, for
         Ok(intent) => intent,
         Err((status, reason)) => return plain(status, reason),
     };
+    // Nobody is contacted for the sake of nothing.
+    if hub.channel(&intent).is_none() {
+        return plain(StatusCode::NOT_FOUND, "this hub has no such topic\n");
+    }
     let Ok(place) = Arc::clone(&hub.verifications).try_acquire_owned() else {
         return plain(StatusCode::SERVICE_UNAVAILABLE, "too many requests wait to be verified\n");
     };
@@ -107,16 +111,18 @@ impl Hub {
         self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The channel that a request is about.
+    fn channel(&self, intent: &Intent) -> Option<Channel> {
+        Channel::ALL.into_iter().find(|channel| format!("{}{}", self.base, channel.topic()) == intent.topic)
+    }
+
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
         self.subscriptions().len()
     }
 
     pub(super) async fn decide(self: &Arc<Self>, intent: Intent) {
-        let mut channels = Channel::ALL.into_iter();
-        let Some(channel) = channels.find(|channel| format!("{}{}", self.base, channel.topic()) == intent.topic) else {
-            return self.deny(&intent, "this hub has no such topic").await;
-        };
+        let Some(channel) = self.channel(&intent) else { return };
         if !self.verify(&intent).await {
             tracing::debug!(callback = %intent.callback, "the intent was not confirmed");
             return;

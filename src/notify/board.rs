@@ -69,6 +69,30 @@ pub struct Standing {
     pub expires: Option<Datetime>,
     /// What was not believed.
     pub refused: Refused,
+    /// Deliveries without a good signature since the last good one.
+    pub unsigned: u64,
+}
+
+/// So many deliveries without a good signature in a row: the hub does not sign as it was asked to.
+const DOES_NOT_SIGN: u64 = 3;
+
+impl Standing {
+    /// Whether what is sent on the channel gets here, and is believed.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.phase == Phase::Live && self.unsigned < DOES_NOT_SIGN
+    }
+
+    /// Why what is sent on it does not get here.
+    #[must_use]
+    pub fn reason(&self) -> Option<&str> {
+        match self.phase {
+            Phase::Live if !self.is_live() => Some(
+                "the hub does not sign its deliveries with the secret that it was given; they are refused, and the Source is polled",
+            ),
+            _ => self.phase.reason(),
+        }
+    }
 }
 
 /// Where all channels are noted. Locks are held for a look or an assignment.
@@ -77,15 +101,16 @@ pub(super) struct Board {
     standings: Mutex<HashMap<i64, Standing>>,
     offered: Mutex<Vec<OfferedChannel>>,
     changed: watch::Sender<()>,
+    offers: watch::Sender<()>,
 }
 
 impl Board {
     pub(super) fn note(&self, channel: i64, change: impl FnOnce(&mut Standing)) {
         let mut standings = self.standings.lock().unwrap_or_else(PoisonError::into_inner);
         let standing = standings.entry(channel).or_default();
-        let before = standing.phase.clone();
+        let before = (standing.phase.clone(), standing.is_live());
         change(standing);
-        if standing.phase != before {
+        if before != (standing.phase.clone(), standing.is_live()) {
             self.changed.send_replace(());
         }
     }
@@ -99,7 +124,25 @@ impl Board {
     }
 
     pub(super) fn offer(&self, offered: &[OfferedChannel]) {
-        offered.clone_into(&mut self.offered.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut known = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
+        let hubs = |all: &[OfferedChannel]| -> Vec<(i64, Vec<String>)> {
+            all.iter().map(|one| (one.channel.id, one.hubs.clone())).collect()
+        };
+        if hubs(&known) != hubs(offered) {
+            self.offers.send_replace(());
+        }
+        offered.clone_into(&mut known);
+    }
+
+    /// A receiver that is told when other channels or hubs are offered than before.
+    pub(super) fn offers(&self) -> watch::Receiver<()> {
+        self.offers.subscribe()
+    }
+
+    /// Deliveries that were refused since the mount, on all channels that ever were.
+    pub(super) fn refused(&self) -> u64 {
+        let standings = self.standings.lock().unwrap_or_else(PoisonError::into_inner);
+        standings.values().map(|one| one.refused.forged + one.refused.foreign + one.refused.too_large).sum()
     }
 
     pub(super) fn offered(&self) -> Vec<OfferedChannel> {

@@ -20,27 +20,40 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
 use url::{Url, form_urlencoded};
 
+use super::websub::LEASE;
 use super::{Context, MOST_BYTES, signature};
 use crate::source::parse_link_header;
 use crate::sync::{Channel, Subscription};
 
 /// The most connections at once.
-const MOST_CONNECTIONS: usize = 256;
+const MOST_CONNECTIONS: usize = 1024;
 /// The most bodies that are read at once.
 const MOST_BODIES: usize = 4;
 /// How long a hub may take for a header, and for a body.
-const HEADER: Duration = Duration::from_secs(10);
+const HEADER: Duration = Duration::from_secs(5);
 const BODY: Duration = Duration::from_secs(30);
 /// So much may a hub say before it is listened to.
 pub(super) const MOST_SAID: usize = 16;
+/// How long a lease is taken for whose length makes no sense, and the longest that is believed, in seconds.
+const SENSELESS: Duration = Duration::from_secs(3600);
+const LONGEST_LEASE: f64 = 366.0 * 86_400.0;
+/// The most characters of what somebody says that are shown.
+const MOST_SHOWN: usize = 200;
 /// The longest challenge that is repeated, in bytes.
 const MOST_CHALLENGE: usize = 4096;
 
+/// What a hub says, and of which subscription.
+#[derive(Debug)]
+pub(super) struct Said {
+    pub(super) token: String,
+    pub(super) what: What,
+}
+
 /// What a hub says of a subscription.
 #[derive(Debug)]
-pub(super) enum Said {
+pub(super) enum What {
     /// It is in force for so long.
-    Verified(Option<Duration>),
+    Verified(Duration),
     /// It is not wanted, or not any more.
     Denied(String),
     /// It has ended as we asked.
@@ -75,9 +88,19 @@ impl Registry {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    fn get(&self, path: &str) -> Option<Arc<Subscriber>> {
-        let token = path.trim_end_matches('/').rsplit('/').next()?;
+    pub(super) fn get(&self, token: &str) -> Option<Arc<Subscriber>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(token).cloned()
+    }
+
+    /// What somebody says, as one short line that can be shown: without what nobody is to know.
+    pub(super) fn shown(&self, text: &str) -> String {
+        let mut text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        for subscriber in self.all() {
+            for secret in [&subscriber.subscription.token, &subscriber.subscription.secret] {
+                text = text.replace(secret.as_str(), "...");
+            }
+        }
+        text.chars().take(MOST_SHOWN).collect()
     }
 }
 
@@ -113,11 +136,12 @@ pub(super) async fn serve(context: Arc<Context>, listener: TcpListener) {
 }
 
 async fn answer(context: &Context, bodies: &Semaphore, request: Request<Incoming>) -> Response<Body> {
-    let Some(subscriber) = context.registry.get(request.uri().path()) else {
+    let token = request.uri().path().trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    let Some(subscriber) = context.registry.get(token) else {
         return say(StatusCode::NOT_FOUND, "there is no subscription here\n");
     };
     match *request.method() {
-        Method::GET => intent(&subscriber, request.uri().query().unwrap_or_default()),
+        Method::GET => intent(context, &subscriber, request.uri().query().unwrap_or_default()),
         Method::POST => delivery(context, bodies, &subscriber, request).await,
         _ => say(StatusCode::METHOD_NOT_ALLOWED, "GET verifies intent, POST delivers\n"),
     }
@@ -139,7 +163,7 @@ fn same(one: &str, other: &str) -> bool {
 }
 
 /// A hub asks whether we meant it (WebSub 5.3), or denies (5.2).
-fn intent(subscriber: &Subscriber, query: &str) -> Response<Body> {
+fn intent(context: &Context, subscriber: &Subscriber, query: &str) -> Response<Body> {
     let fields: HashMap<String, String> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
     let field = |name: &str| fields.get(name).map(String::as_str);
     let about_us = field("hub.topic").is_some_and(|topic| same(topic, &subscriber.subscription.topic));
@@ -147,26 +171,28 @@ fn intent(subscriber: &Subscriber, query: &str) -> Response<Body> {
         return say(StatusCode::NOT_FOUND, "this is a subscription to another topic\n");
     }
     let challenge = field("hub.challenge").filter(|text| !text.is_empty() && text.len() <= MOST_CHALLENGE);
-    let said = match (field("hub.mode"), challenge) {
-        (Some("denied"), _) => Said::Denied(plain(field("hub.reason").unwrap_or("the hub gives no reason"))),
+    let what = match (field("hub.mode"), challenge) {
+        (Some("denied"), _) => {
+            What::Denied(context.registry.shown(field("hub.reason").unwrap_or("the hub gives no reason")))
+        }
         (Some("subscribe" | "unsubscribe"), None) => {
             return say(StatusCode::BAD_REQUEST, "hub.challenge is missing, or too long\n");
         }
-        (Some("subscribe"), Some(_)) if !subscriber.leaving => {
-            let seconds = field("hub.lease_seconds").and_then(|text| text.trim().parse::<u64>().ok());
-            Said::Verified(seconds.filter(|seconds| *seconds > 0).map(Duration::from_secs))
-        }
-        (Some("unsubscribe"), Some(_)) if subscriber.leaving => Said::Unsubscribed,
+        (Some("subscribe"), Some(_)) if !subscriber.leaving => What::Verified(lease(field("hub.lease_seconds"))),
+        (Some("unsubscribe"), Some(_)) if subscriber.leaving => What::Unsubscribed,
         _ => return say(StatusCode::NOT_FOUND, "that was not asked for\n"),
     };
     // Nobody listens any more where a subscription just ended; and who says too much at once is not heard out.
-    let _ = subscriber.tell.try_send(said);
+    let _ = subscriber.tell.try_send(Said { token: subscriber.subscription.token.clone(), what });
     say(StatusCode::OK, challenge.map(str::to_owned).unwrap_or_default())
 }
 
-/// What somebody says, as one line that can be shown.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect()
+/// How long a subscription is granted for. A hub that does not say grants what was asked for; one that says what makes no
+/// sense is asked again soon.
+fn lease(seconds: Option<&str>) -> Duration {
+    let Some(text) = seconds else { return Duration::from_secs(LEASE) };
+    let seconds: Option<f64> = text.trim().parse().ok().filter(|seconds| *seconds >= 1.0);
+    seconds.map_or(SENSELESS, |seconds| Duration::from_secs_f64(seconds.min(LONGEST_LEASE)))
 }
 
 /// A hub delivers (WebSub 7).
@@ -201,7 +227,10 @@ async fn delivery(
         Ok(Err(Unread::Broken)) => return say(StatusCode::BAD_REQUEST, "the body broke off\n"),
     };
     if !is_signed(&head.headers, &subscriber.subscription.secret, &body) {
-        context.board.note(channel, |standing| standing.refused.forged += 1);
+        context.board.note(channel, |standing| {
+            standing.refused.forged += 1;
+            standing.unsigned += 1;
+        });
         tracing::warn!(
             topic = subscriber.subscription.topic,
             "a delivery without the signature of our secret (X-Hub-Signature); refused"
@@ -209,7 +238,10 @@ async fn delivery(
         return say(StatusCode::FORBIDDEN, "X-Hub-Signature does not verify\n");
     }
     match tokio::time::timeout(BODY, context.engine.deliver(&subscriber.channel, body)).await {
-        Ok(Ok(())) => say(StatusCode::ACCEPTED, Body::empty()),
+        Ok(Ok(_)) => {
+            context.board.note(channel, |standing| standing.unsigned = 0);
+            say(StatusCode::ACCEPTED, Body::empty())
+        }
         // If it is kept after all, the hub's next try is the same again.
         Err(_) => say(StatusCode::SERVICE_UNAVAILABLE, "there is much to do; try again\n"),
         Ok(Err(error)) => {
@@ -255,4 +287,35 @@ fn names_another_topic(headers: &HeaderMap, subscriber: &Subscriber) -> bool {
 
 fn is_signed(headers: &HeaderMap, secret: &str, body: &Bytes) -> bool {
     values(headers, "x-hub-signature").any(|value| signature::verifies(value, secret, body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_is_what_the_hub_says_within_reason() {
+        for (said, seconds) in [
+            (None, LEASE),
+            (Some("300"), 300),
+            (Some(" 300 "), 300),
+            (Some("3600.5"), 3600),
+            (Some("99999999999999999999"), 366 * 86_400),
+            (Some("inf"), 366 * 86_400),
+            (Some("0"), 3600),
+            (Some("-1"), 3600),
+            (Some("NaN"), 3600),
+            (Some("soon"), 3600),
+            (Some(""), 3600),
+        ] {
+            assert_eq!(lease(said).as_secs(), seconds, "{said:?}");
+        }
+    }
+
+    #[test]
+    fn a_topic_is_the_same_however_its_url_is_spelled() {
+        assert!(same("http://Example.com:80/a", "http://example.com/a"));
+        assert!(same("urn:x", "urn:x") && same("no url", "no url"));
+        assert!(!same("http://example.com/a", "http://example.com/b") && !same("http://example.com/a", "a"));
+    }
 }

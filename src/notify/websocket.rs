@@ -47,7 +47,8 @@ pub(super) async fn stay(context: Arc<Context>, offered: OfferedChannel) {
     }
 }
 
-/// Joins once, and listens until it ends. `heard` is set when something came.
+/// Joins once, and listens until it ends. `heard` is set when something came that told
+/// more than that something has changed.
 async fn once(context: &Context, offered: &OfferedChannel, heard: &mut bool) -> Result<(), String> {
     let (id, url) = (offered.channel.id, &offered.channel.url);
     let connection = context.client.upgrade(url).await.map_err(|error| error.to_string())?;
@@ -84,8 +85,7 @@ async fn once(context: &Context, offered: &OfferedChannel, heard: &mut bool) -> 
             Some(Ok(Message::Binary(bytes))) => bytes,
             Some(Ok(_)) => continue,
         };
-        *heard = true;
-        // What cannot be kept is missed, and will be when the channel is joined again.
-        context.engine.deliver(&offered.channel, body).await.map_err(|error| error.to_string())?;
+        // What cannot be kept is missed, and is looked for when the channel is joined again.
+        *heard |= context.engine.deliver(&offered.channel, body).await.map_err(|error| error.to_string())?;
     }
 }

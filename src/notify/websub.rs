@@ -7,20 +7,20 @@ use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use tokio::sync::mpsc;
 
-use super::listener::{MOST_SAID, Said, Subscriber};
+use super::listener::{MOST_SAID, Said, Subscriber, What};
 use super::{Context, Phase, backoff};
 use crate::document::Datetime;
 use crate::source::{Asked, SourceError, parse_link_header};
 use crate::sync::{Channel, OfferedChannel, Subscription};
 
 /// The lease that is asked for, in seconds: ten days, as the Recommendation suggests.
-const LEASE: u64 = 864_000;
-/// The longest lease that is believed.
-const LONGEST_LEASE: Duration = Duration::from_secs(366 * 86_400);
+pub(super) const LEASE: u64 = 864_000;
 /// How long a hub may take to verify that we meant it.
 const VERIFIED: Duration = Duration::from_secs(60);
 /// The shortest wait before a lease is renewed, or that is tried again.
 const SOONEST: Duration = Duration::from_millis(400);
+/// The longest time that is slept at once.
+const STEP: Duration = Duration::from_secs(60);
 /// The longest wait between tries to subscribe, and the wait after a hub said no.
 const LONGEST: Duration = Duration::from_secs(600);
 const DENIED: Duration = Duration::from_secs(3600);
@@ -31,77 +31,85 @@ enum Failure {
     Other(String),
 }
 
-/// What a subscription of ours needs while it lasts.
+/// Why a wait for renewal ends.
+enum Ended {
+    Due,
+    Denied(String),
+}
+
+/// A channel that we are subscribed to, or want to be.
 struct Stay<'c> {
     context: &'c Arc<Context>,
     offered: &'c OfferedChannel,
+    /// What was asked for: whoever is asked again is asked with the same path and secret.
+    asked: Vec<Subscription>,
+    /// What a hub granted.
+    granted: Option<Subscription>,
+    /// Whether that was in this process, and goes on.
+    live: bool,
     tell: mpsc::Sender<Said>,
     said: mpsc::Receiver<Said>,
 }
 
 /// Stays subscribed to a channel, for ever.
 pub(super) async fn stay(context: Arc<Context>, offered: OfferedChannel) {
-    let id = offered.channel.id;
     let (tell, said) = mpsc::channel(MOST_SAID);
-    let mut stay = Stay { context: &context, offered: &offered, tell, said };
-    // One whose path leads elsewhere by now is none.
-    let mut subscription = offered
-        .channel
-        .subscription
-        .clone()
-        .filter(|known| callback(&context, &known.token).as_ref() == Some(&known.callback));
-    // A lease survives the process: hubs deliver to the same path.
-    let mut live = match &subscription {
-        Some(known) if known.expires.is_some_and(|expires| expires > Datetime::now()) => {
-            stay.register(known);
-            stay.joined(known).await;
-            true
-        }
-        _ => false,
-    };
+    let mut stay =
+        Stay { context: &context, offered: &offered, asked: Vec::new(), granted: None, live: false, tell, said };
+    stay.resume();
     let mut tries = 0;
     loop {
-        if live && let Some(known) = &mut subscription {
-            live = stay.until_renewal(known, tries).await;
-            if !live {
-                tries = 0;
-            }
-        }
-        match stay.subscribe(subscription.clone(), live).await {
-            Ok(granted) => {
-                tries = 0;
-                if live {
-                    stay.note(&granted);
-                } else {
-                    stay.joined(&granted).await;
+        let ended = if stay.live { stay.until_renewal(tries).await } else { Ended::Due };
+        let failure = match ended {
+            Ended::Denied(why) => Failure::Denied(why),
+            Ended::Due => match stay.subscribe_before_it_lapses().await {
+                Ok(()) => {
+                    tries = 0;
+                    continue;
                 }
-                (subscription, live) = (Some(granted), true);
-            }
-            Err(failure) => {
-                live &= subscription.as_ref().and_then(|one| one.expires).is_some_and(|end| end > Datetime::now());
-                let (phase, wait) = match failure {
-                    Failure::Denied(why) => {
-                        live = false;
-                        (Phase::Denied(why), DENIED.mul_f64(0.9 + 0.2 * fastrand::f64()))
-                    }
-                    Failure::Other(why) => (Phase::Failing(why), backoff(tries, LONGEST)),
-                };
-                if tries == 0 {
-                    tracing::warn!(topic = offered.channel.url, why = phase.reason(), "cannot subscribe; trying again");
-                }
-                if !live {
-                    context.board.set(id, phase);
-                    tokio::time::sleep(wait).await;
-                }
+                Err(failure) => failure,
+            },
+        };
+        let (phase, wait) = match failure {
+            Failure::Other(_) if stay.live && stay.left() > Duration::ZERO => {
                 tries += 1;
+                continue;
             }
+            Failure::Other(why) => {
+                if stay.live {
+                    tries = 0;
+                }
+                (Phase::Failing(why), backoff(tries, LONGEST))
+            }
+            Failure::Denied(why) => {
+                stay.forget().await;
+                (Phase::Denied(why), DENIED.mul_f64(0.9 + 0.2 * fastrand::f64()))
+            }
+        };
+        stay.live = false;
+        if tries == 0 {
+            tracing::warn!(topic = offered.channel.url, why = phase.reason(), "not subscribed; trying again");
         }
+        context.board.set(offered.channel.id, phase);
+        // A hub may take its time, and verify after all.
+        tries = if stay.verified_within(wait).await { 0 } else { tries + 1 };
     }
 }
 
 impl Stay<'_> {
     fn channel(&self) -> &Channel {
         &self.offered.channel
+    }
+
+    /// A lease survives the process: hubs deliver to the same path. Whether they still do, only asking tells.
+    fn resume(&mut self) {
+        let known = self.channel().subscription.clone();
+        // One whose path leads elsewhere by now is none.
+        let here = |known: &Subscription| callback(self.context, &known.token).as_ref() == Some(&known.callback);
+        if let Some(known) = known.filter(here) {
+            self.register(&known);
+            self.asked.push(known);
+        }
     }
 
     fn register(&self, subscription: &Subscription) {
@@ -113,73 +121,148 @@ impl Stay<'_> {
         });
     }
 
-    fn note(&self, subscription: &Subscription) {
+    /// The hubs that the Capability List names now.
+    fn hubs(&self) -> Vec<String> {
+        let id = self.channel().id;
+        let offered = self.context.board.offered().into_iter().find(|one| one.channel.id == id);
+        offered.map(|one| one.hubs).unwrap_or_default()
+    }
+
+    /// How much is left of the lease.
+    fn left(&self) -> Duration {
+        let expires = self.granted.as_ref().and_then(|granted| granted.expires);
+        let left = expires.map_or(0, |expires| expires.nanos().saturating_sub(Datetime::now().nanos()));
+        Duration::from_nanos(left.max(0).unsigned_abs())
+    }
+
+    async fn keep(&self, subscription: Option<&Subscription>) -> Result<(), Failure> {
+        let kept = self.context.engine.keep_subscription(self.channel().id, subscription.cloned()).await;
+        kept.map_err(|error| Failure::Other(error.to_string()))
+    }
+
+    /// A hub has granted a subscription, or its renewal.
+    async fn grant(&mut self, token: &str, lease: Duration) -> Result<(), Failure> {
+        let Some(subscription) = self.asked.iter_mut().find(|asked| asked.token == token) else { return Ok(()) };
+        let lease = i64::try_from(lease.as_nanos()).unwrap_or(i64::MAX);
+        subscription.expires = Some(Datetime::from_nanos(Datetime::now().nanos().saturating_add(lease)));
+        let subscription = subscription.clone();
+        self.keep(Some(&subscription)).await?;
+        if !self.live {
+            // What comes from now on is heard; what came before may have been missed.
+            let joined = self.context.engine.joined(self.channel().id).await;
+            joined.map_err(|error| Failure::Other(error.to_string()))?;
+            tracing::info!(topic = subscription.topic, hub = subscription.hub, "subscribed");
+        }
         self.context.board.note(self.channel().id, |standing| {
             standing.phase = Phase::Live;
             standing.hub = Some(subscription.hub.clone());
             standing.expires = subscription.expires;
         });
-    }
-
-    /// What comes from now on is heard; what came before may have been missed.
-    async fn joined(&self, subscription: &Subscription) {
-        if let Err(error) = self.context.engine.joined(self.channel().id).await {
-            self.context.engine.status().error(&error.to_string());
+        self.live = true;
+        let before = self.granted.replace(subscription);
+        if let Some(before) = before.filter(|before| before.token != token) {
+            self.asked.retain(|asked| asked.token != before.token);
+            let context = Arc::clone(self.context);
+            tokio::spawn(async move { leave_one(&context, &before.token).await });
         }
-        self.note(subscription);
-        tracing::info!(topic = subscription.topic, hub = subscription.hub, "subscribed");
+        Ok(())
     }
 
-    async fn keep(&self, subscription: &Subscription) -> Result<(), Failure> {
-        let kept = self.context.engine.keep_subscription(self.channel().id, Some(subscription.clone())).await;
-        kept.map_err(|error| Failure::Other(error.to_string()))
+    /// A hub has denied, or ended, a subscription: it is not to be counted on, nor after a restart.
+    async fn forget(&mut self) {
+        self.granted = None;
+        if let Err(Failure::Other(error) | Failure::Denied(error)) = self.keep(None).await {
+            self.context.engine.status().error(&error);
+        }
     }
 
-    /// Waits until it is time to renew. False if the subscription has ended by then.
-    async fn until_renewal(&mut self, subscription: &mut Subscription, tries: u32) -> bool {
+    /// Waits until it is time to renew, or the hub ends it.
+    async fn until_renewal(&mut self, tries: u32) -> Ended {
+        let mut offers = self.context.board.offers();
+        offers.mark_unchanged();
         // Half of what is left, more or less: there is time to try again, and mirrors do not renew all at once.
         let part = if tries == 0 { 0.5 + 0.2 * fastrand::f64() } else { 0.25 };
-        let wake = tokio::time::sleep(left(subscription).mul_f64(part).max(SOONEST));
-        tokio::pin!(wake);
+        let mut wait = self.left().mul_f64(part).max(SOONEST);
         loop {
+            let began = Datetime::now();
             tokio::select! {
-                () = &mut wake => return left(subscription) > Duration::ZERO,
-                Some(said) = self.said.recv() => match said {
-                    Said::Verified(lease) => {
-                        // A hub may renew by itself.
-                        subscription.expires = Some(end_of(lease));
-                        if self.keep(subscription).await.is_ok() {
-                            self.note(subscription);
+                // In short steps: a machine that slept has to notice.
+                () = tokio::time::sleep(wait.min(STEP)) => {
+                    let passed = Datetime::now().nanos().saturating_sub(began.nanos()).max(1).unsigned_abs();
+                    wait = wait.saturating_sub(Duration::from_nanos(passed));
+                    if wait.is_zero() {
+                        return Ended::Due;
+                    }
+                }
+                Some(said) = self.said.recv() => match said.what {
+                    What::Verified(lease) => {
+                        // A hub may renew by itself, or verify twice.
+                        if self.grant(&said.token, lease).await.is_ok() {
+                            wait = self.left().mul_f64(part).max(SOONEST);
                         }
-                        return true;
                     }
-                    Said::Denied(why) => {
-                        self.context.board.set(self.channel().id, Phase::Denied(why));
-                        return false;
-                    }
-                    Said::Unsubscribed => {}
+                    What::Denied(why) if self.is_granted(&said.token) => return Ended::Denied(why),
+                    What::Denied(_) | What::Unsubscribed => {}
                 },
+                _ = offers.changed() => {
+                    let hubs = self.hubs();
+                    let known = self.granted.as_ref().is_some_and(|granted| hubs.contains(&granted.hub));
+                    if !known && !hubs.is_empty() {
+                        return Ended::Due;
+                    }
+                }
             }
         }
     }
 
-    /// Subscribes at the first hub that takes us. What is known already is renewed with the same path and secret.
-    async fn subscribe(&mut self, known: Option<Subscription>, live: bool) -> Result<Subscription, Failure> {
+    fn is_granted(&self, token: &str) -> bool {
+        self.granted.as_ref().is_some_and(|granted| granted.token == token)
+    }
+
+    /// Waits, and hears whether a hub verifies meanwhile.
+    async fn verified_within(&mut self, wait: Duration) -> bool {
+        let deadline = tokio::time::Instant::now() + wait;
+        while let Ok(Some(said)) = tokio::time::timeout_at(deadline, self.said.recv()).await {
+            if let What::Verified(lease) = said.what
+                && self.grant(&said.token, lease).await.is_ok()
+                && self.live
+            {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Subscribes, and does not look subscribed when the lease ends before a hub has answered.
+    async fn subscribe_before_it_lapses(&mut self) -> Result<(), Failure> {
+        let (context, id) = (Arc::clone(self.context), self.channel().id);
+        let (live, left) = (self.live, self.left());
+        let subscribing = self.subscribe();
+        tokio::pin!(subscribing);
+        tokio::select! {
+            done = &mut subscribing => return done,
+            () = tokio::time::sleep(left), if live => {}
+        }
+        context.board.set(id, Phase::Failing("the lease ended, and no hub has renewed it yet".to_owned()));
+        subscribing.await
+    }
+
+    /// Subscribes at the first hub that takes us.
+    async fn subscribe(&mut self) -> Result<(), Failure> {
+        let hubs = self.hubs();
         let mut failure = None;
-        let named: Vec<(String, String)> =
-            self.offered.hubs.iter().map(|hub| (hub.clone(), self.channel().url.clone())).collect();
-        for (hub, topic) in named {
-            match self.subscribe_at(known.as_ref(), hub, topic, live).await {
-                Ok(granted) => return Ok(granted),
+        for hub in &hubs {
+            match self.subscribe_at(hub.clone(), self.channel().url.clone()).await {
+                Ok(()) => return Ok(()),
                 Err(error) => failure = Some(error),
             }
         }
         // The topic itself knows its hubs, too (WebSub 4).
         match (discover(self.context, &self.channel().url).await, failure) {
-            (Ok((hubs, topic)), mut failure) => {
-                for hub in hubs.into_iter().filter(|hub| !self.offered.hubs.contains(hub)) {
-                    match self.subscribe_at(known.as_ref(), hub, topic.clone(), live).await {
-                        Ok(granted) => return Ok(granted),
+            (Ok((found, topic)), mut failure) => {
+                for hub in found.into_iter().filter(|hub| !hubs.contains(hub)) {
+                    match self.subscribe_at(hub, topic.clone()).await {
+                        Ok(()) => return Ok(()),
                         Err(error) => failure = Some(error),
                     }
                 }
@@ -193,59 +276,49 @@ impl Stay<'_> {
         }
     }
 
-    async fn subscribe_at(
-        &mut self,
-        known: Option<&Subscription>,
-        hub: String,
-        topic: String,
-        live: bool,
-    ) -> Result<Subscription, Failure> {
-        let context = self.context;
-        let mut subscription = match known.filter(|known| known.hub == hub && known.topic == topic) {
+    async fn subscribe_at(&mut self, hub: String, topic: String) -> Result<(), Failure> {
+        let known = self.asked.iter().find(|asked| asked.hub == hub && asked.topic == topic);
+        let subscription = match known {
             Some(known) => known.clone(),
             None => {
                 let token = unguessable::<24>()?;
-                let callback = callback(context, &token);
-                Subscription {
-                    callback: callback.ok_or_else(|| Failure::Other("there is no callback".to_owned()))?,
-                    token,
-                    secret: unguessable::<32>()?,
-                    hub,
-                    topic,
-                    expires: None,
+                let callback = callback(self.context, &token);
+                let callback = callback.ok_or_else(|| Failure::Other("there is no callback".to_owned()))?;
+                let fresh = Subscription { callback, token, secret: unguessable::<32>()?, hub, topic, expires: None };
+                if !self.live {
+                    // Whatever becomes of us, the hub's answer will be understood.
+                    self.keep(Some(&fresh)).await?;
                 }
+                self.asked.push(fresh.clone());
+                fresh
             }
         };
-        if !live {
-            // Whatever becomes of us, the hub's answer will be understood.
-            subscription.expires = None;
-            self.keep(&subscription).await?;
-        }
         self.register(&subscription);
         // Of an earlier try.
         while self.said.try_recv().is_ok() {}
-        self.post("subscribe", &subscription).await?;
-        let lease = match tokio::time::timeout(VERIFIED, self.said.recv()).await {
-            Ok(Some(Said::Verified(lease))) => lease,
-            Ok(Some(Said::Denied(why))) => {
-                context.registry.remove(&subscription.token);
-                return Err(Failure::Denied(format!("{}: it denies: {why}", subscription.hub)));
+        let posted = post(self.context, "subscribe", &subscription).await;
+        // It may verify before it answers, and answer too late.
+        let patience = if posted.is_ok() { VERIFIED } else { Duration::ZERO };
+        let deadline = tokio::time::Instant::now() + patience;
+        loop {
+            match tokio::time::timeout_at(deadline, self.said.recv()).await {
+                Ok(Some(Said { token, what })) if token == subscription.token => match what {
+                    What::Verified(lease) => return self.grant(&token, lease).await,
+                    What::Denied(why) => {
+                        return Err(Failure::Denied(format!("{}: it denies: {why}", subscription.hub)));
+                    }
+                    What::Unsubscribed => {}
+                },
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => break,
             }
-            Ok(Some(Said::Unsubscribed) | None) | Err(_) => {
-                let (hub, seconds) = (&subscription.hub, VERIFIED.as_secs());
-                return Err(Failure::Other(format!(
-                    "{hub}: it took the subscription, but did not verify it within {seconds} s; can it reach callback=?"
-                )));
-            }
-        };
-        subscription.expires = Some(end_of(lease));
-        self.keep(&subscription).await?;
-        self.register(&subscription);
-        Ok(subscription)
-    }
-
-    async fn post(&self, mode: &str, subscription: &Subscription) -> Result<(), Failure> {
-        post(self.context, mode, subscription).await.map_err(Failure::Other)
+        }
+        Err(Failure::Other(posted.err().unwrap_or_else(|| {
+            let (hub, seconds) = (&subscription.hub, VERIFIED.as_secs());
+            format!(
+                "{hub}: it took the subscription, but did not verify it within {seconds} s; can it reach callback=?"
+            )
+        })))
     }
 }
 
@@ -264,10 +337,7 @@ async fn post(context: &Context, mode: &str, subscription: &Subscription) -> Res
     match posted.is_good() {
         true => Ok(()),
         // It may repeat what it was sent.
-        false if [&subscription.token, &subscription.secret].iter().any(|secret| posted.text.contains(*secret)) => {
-            Err(format!("{hub}: the hub answers {}", posted.status))
-        }
-        false => Err(format!("{hub}: the hub answers {} {}", posted.status, posted.text)),
+        false => Err(format!("{hub}: the hub answers {} {}", posted.status, context.registry.shown(&posted.text))),
     }
 }
 
@@ -283,9 +353,9 @@ async fn discover(context: &Context, topic: &str) -> Result<(Vec<String>, String
     let patience = Some(context.client.timeout());
     let head = Asked { head: true, patience, ..Asked::default() };
     let answer = match context.client.ask(topic, &head).await {
-        Ok(answer) => answer,
+        Ok(answer) if answer.header_values("link").next().is_some() => answer,
         // Some know GET alone.
-        Err(_) => context.client.ask(topic, &Asked { patience, ..Asked::default() }).await?,
+        _ => context.client.ask(topic, &Asked { patience, ..Asked::default() }).await?,
     };
     let links: Vec<_> = answer.header_values("link").flat_map(parse_link_header).collect();
     let targets = |rel: &str| -> Vec<String> {
@@ -296,18 +366,6 @@ async fn discover(context: &Context, topic: &str) -> Result<(Vec<String>, String
     Ok((targets("hub"), own))
 }
 
-/// How much is left of a lease.
-fn left(subscription: &Subscription) -> Duration {
-    let left = subscription.expires.map_or(0, |expires| expires.nanos().saturating_sub(Datetime::now().nanos()));
-    Duration::from_nanos(left.max(0).unsigned_abs())
-}
-
-/// When a lease ends that is granted now. A hub that does not say grants what was asked for.
-fn end_of(lease: Option<Duration>) -> Datetime {
-    let lease = lease.unwrap_or(Duration::from_secs(LEASE)).min(LONGEST_LEASE);
-    Datetime::from_nanos(Datetime::now().nanos().saturating_add(i64::try_from(lease.as_nanos()).unwrap_or(i64::MAX)))
-}
-
 /// Random text, of so many random bytes.
 fn unguessable<const N: usize>() -> Result<String, Failure> {
     let mut bytes = [0; N];
@@ -315,27 +373,29 @@ fn unguessable<const N: usize>() -> Result<String, Failure> {
     Ok(BASE64_URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// Takes leave of the hub of a channel, if it has one.
+/// Takes leave of the hubs of a channel, if it has any.
 pub(super) async fn leave(context: &Context, channel: i64) {
-    let known = context.registry.all().into_iter().filter(|one| one.channel.id == channel);
-    for subscriber in known {
-        let subscription = subscriber.subscription.clone();
-        let (tell, mut said) = mpsc::channel(MOST_SAID);
-        let own = subscriber.channel.clone();
-        let leaving = Subscriber { channel: own, subscription: subscription.clone(), leaving: true, tell };
-        context.registry.put(leaving);
-        let left = match post(context, "unsubscribe", &subscription).await {
-            Ok(()) => said.recv().await.is_some(),
-            Err(error) => {
-                tracing::info!(error, "the hub could not be told that the mount ends; its lease ends by itself");
-                false
-            }
-        };
-        context.registry.remove(&subscription.token);
-        if left && let Err(error) = context.engine.keep_subscription(channel, None).await {
-            context.engine.status().error(&error.to_string());
-        }
+    // Whatever they answer: nobody is to count on it any more.
+    if let Err(error) = context.engine.keep_subscription(channel, None).await {
+        context.engine.status().error(&error.to_string());
     }
+    let known = context.registry.all().into_iter().filter(|one| one.channel.id == channel);
+    let tokens: Vec<String> = known.map(|one| one.subscription.token.clone()).collect();
+    futures_util::future::join_all(tokens.iter().map(|token| leave_one(context, token))).await;
+}
+
+/// Takes leave of one hub, and answers when it asks whether that is meant.
+async fn leave_one(context: &Context, token: &str) {
+    let Some(subscriber) = context.registry.get(token) else { return };
+    let (tell, mut said) = mpsc::channel(MOST_SAID);
+    let subscription = subscriber.subscription.clone();
+    let channel = subscriber.channel.clone();
+    context.registry.put(Subscriber { channel, subscription: subscription.clone(), leaving: true, tell });
+    match post(context, "unsubscribe", &subscription).await {
+        Ok(()) => drop(tokio::time::timeout(VERIFIED, said.recv()).await),
+        Err(error) => tracing::info!(error, "a hub could not be told that nobody listens; its lease ends by itself"),
+    }
+    context.registry.remove(token);
 }
 
 /// Takes leave of all hubs.

@@ -199,11 +199,26 @@ impl Engine {
         self.inbox.heard.lock().unwrap_or_else(PoisonError::into_inner).get(&channel).copied().unwrap_or_default()
     }
 
-    /// Takes a delivery in. When this returns, it is on the disk, and will be in the tree.
+    /// What came since the mount, on all channels that ever were.
+    #[must_use]
+    pub fn heard_in_all(&self) -> Heard {
+        let heard = self.inbox.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.values().fold(Heard::default(), |sum, one| Heard {
+            received: sum.received + one.received,
+            repeated: sum.repeated + one.repeated,
+            pings: sum.pings + one.pings,
+            gaps: sum.gaps + one.gaps,
+            last: sum.last.max(one.last),
+            ..sum
+        })
+    }
+
+    /// Takes a delivery in. When this returns, it is on the disk, and will be in the tree. Returns whether it tells more
+    /// than that something has changed.
     ///
     /// # Errors
     /// If it cannot be kept.
-    pub async fn deliver(&self, channel: &Channel, body: bytes::Bytes) -> Result<(), SyncError> {
+    pub async fn deliver(&self, channel: &Channel, body: bytes::Bytes) -> Result<bool, SyncError> {
         let came = Datetime::now();
         let (id, capability) = (channel.id, channel.capability);
         let readers = Arc::clone(&self.readers);
@@ -236,7 +251,7 @@ impl Engine {
                     }
                 });
                 inbox.wake.notify_one();
-                Ok(((), changes))
+                Ok((reading != Reading::Ping, changes))
             })
             .await
     }
