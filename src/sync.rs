@@ -446,7 +446,7 @@ impl Engine {
         let result = result.unwrap_or_else(|_| Err(SyncError::Unfit("a bug ended the sync; see the log".to_owned())));
         let away = matches!(&result, Err(error) if error.is_away());
         self.status.ended(result.is_ok(), away);
-        self.inbox.caught_up(&mark, result.is_ok());
+        self.inbox.caught_up(&mark, result.as_ref());
         self.synced.send_replace(());
         if asked || result.as_ref().is_ok_and(Summary::changed) {
             self.wanted.send_replace(());

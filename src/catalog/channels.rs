@@ -75,7 +75,16 @@ pub enum Reading {
         from: Datetime,
         /// Or after that.
         until: Datetime,
+        /// Whether each change has a time of some kind: said again, it has not happened again.
+        dated: bool,
     },
+}
+
+impl Reading {
+    /// Whether the same body, once more, tells nothing new.
+    fn counts_once(self) -> bool {
+        matches!(self, Self::Whole { .. } | Self::Loose { dated: true, .. })
+    }
 }
 
 /// A delivery that is not in the tree yet.
@@ -163,7 +172,7 @@ impl Reader {
                 came: time(1)?,
                 reading: match row.get::<_, i64>(2)? {
                     WHOLE => Reading::Whole { from: time(3)?, until: time(4)?, dated: row.get(5)? },
-                    LOOSE => Reading::Loose { from: time(3)?, until: time(4)? },
+                    LOOSE => Reading::Loose { from: time(3)?, until: time(4)?, dated: row.get(5)? },
                     _ => Reading::Ping,
                 },
             });
@@ -272,13 +281,13 @@ impl Transaction<'_> {
             .query_row(params![channel, digest], |_| Ok(()))
             .optional()?;
         // Each ping says that something has changed since the one before it.
-        if known.is_some() && matches!(reading, Reading::Whole { .. }) {
+        if known.is_some() && reading.counts_once() {
             return Ok(None);
         }
         let (kind, interval, dated) = match reading {
             Reading::Ping => (PING, None, false),
             Reading::Whole { from, until, dated } => (WHOLE, Some((from, until)), dated),
-            Reading::Loose { from, until } => (LOOSE, Some((from, until)), false),
+            Reading::Loose { from, until, dated } => (LOOSE, Some((from, until)), dated),
         };
         self.connection()
             .prepare_cached(

@@ -159,9 +159,24 @@ async fn serve(task: &Task, cache: &std::path::Path, tell: &Tell) -> Done {
         first = first_sync(task, tell, &engine, complete, found) => first.map(|()| None),
         asked = &mut ended => Ok(Some(asked)),
     };
-    let follower = tokio::spawn({
-        let engine = Arc::clone(&engine);
-        async move { tokio::join!(engine.follow(), engine.attend(), engine.fetch_ahead(), engine.forget_history()) }
+    // Each is a task: what keeps one busy keeps no other.
+    let mut behind = tokio::task::JoinSet::new();
+    let own = || Arc::clone(&engine);
+    behind.spawn({
+        let engine = own();
+        async move { engine.follow().await }
+    });
+    behind.spawn({
+        let engine = own();
+        async move { engine.attend().await }
+    });
+    behind.spawn({
+        let engine = own();
+        async move { engine.fetch_ahead().await }
+    });
+    behind.spawn({
+        let engine = own();
+        async move { engine.forget_history().await }
     });
     // What ends it: a signal, or the mount that is gone; or a first sync that failed.
     let (asked, failure) = match first {
@@ -171,7 +186,7 @@ async fn serve(task: &Task, cache: &std::path::Path, tell: &Tell) -> Done {
         }
         Err(stop) => (true, Some(stop)),
     };
-    follower.abort();
+    behind.abort_all();
     if asked {
         let directory = task.directory.clone();
         let result = tokio::task::spawn_blocking(move || {

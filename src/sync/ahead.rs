@@ -77,14 +77,15 @@ impl Contents {
         // A pass that was broken off goes on where it was: what hangs at its beginning keeps no other waiting.
         let begun = self.reached.load(Ordering::Acquire).min(upto);
         let (mut after, mut end, mut failed) = (begun, upto, 0);
+        let mut again = false;
         let result = loop {
             let page = match self.readers.ask(|reader| reader.missing(after, end, PAGE)) {
                 Ok(page) => page,
                 Err(error) => break Err(error.into()),
             };
             let Some(last) = page.last() else {
-                if end == upto && begun > 0 {
-                    (after, end) = (0, begun);
+                if !again && begun > 0 {
+                    (again, after, end) = (true, 0, begun);
                     continue;
                 }
                 self.reached.store(0, Ordering::Release);

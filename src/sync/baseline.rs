@@ -58,7 +58,10 @@ pub(super) async fn bring(
     status.phase("applying");
     let mapper = Arc::clone(&engine.mapper);
     let own = set.clone();
-    let followed = !engine.readers.ask(|reader| reader.feeds(set.id))?.is_empty();
+    let followed = engine.readers.ask(|reader| {
+        let notified = reader.channels()?.iter().any(|channel| channel.rset == set.id);
+        Ok(notified || !reader.feeds(set.id)?.is_empty())
+    })?;
     let work = Work { lists, dumped, accept_deletions, followed };
     let applying = engine.ledger.step(move |writer| apply(writer, &mapper, &status, &own, work));
     let reading = async {
@@ -94,7 +97,7 @@ struct Work {
     /// When the snapshot of the dump began that gives content.
     dumped: Option<Datetime>,
     accept_deletions: bool,
-    /// Whether changes are followed, so that the tree may be newer than its lists.
+    /// Whether changes are followed, or notified of, so that the tree may be newer than its lists.
     followed: bool,
 }
 

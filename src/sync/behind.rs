@@ -14,8 +14,7 @@ use super::{Engine, SyncError, Trigger, dumps};
 
 /// When to try again what failed because the Source was away.
 const AGAIN: Duration = Duration::from_secs(60);
-/// While changes are delivered, polls are so many times further apart at most, and no further than that.
-const MOST_SLOWER: u32 = 16;
+/// While changes are delivered, polls are no further apart than that.
 const SLOWEST: Duration = Duration::from_secs(86_400);
 /// How long wrong bytes do not make us look for changes after they did.
 const CALM: Duration = Duration::from_secs(3);
@@ -62,11 +61,11 @@ impl Engine {
         let mut last = Instant::now();
         // Mirrors that were mounted together, or heard of a change together, must not poll together.
         let mut uneven = unevenness();
-        let mut slower = 1;
         loop {
-            if !*live.borrow_and_update() {
-                slower = 1;
-            }
+            let slower = match *live.borrow_and_update() {
+                true => self.inbox.slower.load(Ordering::Acquire),
+                false => 1,
+            };
             let every = match *poll.borrow_and_update() {
                 _ if self.status.away() => Some(AGAIN),
                 poll => poll.map(|poll| (poll * slower).min(poll.max(SLOWEST))),
@@ -75,11 +74,7 @@ impl Engine {
             tokio::select! {
                 () = until(next) => {
                     // The error is in the status.
-                    let found = self.sync(Trigger::Poll).await;
-                    slower = match found {
-                        Ok(summary) if !summary.changed() && !summary.partial => (slower * 2).min(MOST_SLOWER),
-                        _ => 1,
-                    };
+                    self.inbox.polled(&self.sync(Trigger::Poll).await);
                     (last, uneven) = (Instant::now(), unevenness());
                 }
                 Some(Doubt(done)) = doubts.recv() => {

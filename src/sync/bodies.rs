@@ -42,7 +42,11 @@ fn changes_of(body: &[u8], came: Datetime) -> Option<Reading> {
     match about.from.zip(about.until) {
         Some((from, until)) => (from <= until && until <= latest).then_some(Reading::Whole { from, until, dated }),
         // Without an interval, it is to tell of something at least.
-        None => (entries > 0 && last <= latest).then_some(Reading::Loose { from: first.unwrap_or(came), until: last }),
+        None => (entries > 0 && last <= latest).then_some(Reading::Loose {
+            from: first.unwrap_or(came),
+            until: last,
+            dated: first.is_some(),
+        }),
     }
 }
 
@@ -117,7 +121,11 @@ mod tests {
                 document(&format!("{own} {interval}"), &entry("change=\"updated\"")),
                 whole(false),
             ),
-            ("the draft's", document("", &dated), Reading::Loose { from: at(start + 4), until: at(start + 100) }),
+            (
+                "the draft's",
+                document("", &dated),
+                Reading::Loose { from: at(start + 4), until: at(start + 100), dated: true },
+            ),
             ("the draft's, of nothing", document("", ""), Reading::Ping),
             ("a change of no nature", document(&format!("{own} {interval}"), &entry("")), Reading::Ping),
             ("a Resource List", document("capability=\"resourcelist\"", &dated), Reading::Ping),

@@ -279,8 +279,9 @@ pub(super) struct Delivered {
     pub(super) body: Vec<u8>,
     pub(super) from: Datetime,
     pub(super) until: Datetime,
-    /// Whether the lists were read after it came.
-    pub(super) caught_up: bool,
+    /// Whether what looks as if it had happened before is no reason to think that it happened again: each change has
+    /// its time, or the lists were read after it came.
+    pub(super) sure: bool,
 }
 
 impl Delivered {
@@ -299,7 +300,8 @@ impl Delivered {
     }
 }
 
-/// Applies notifications in one step, as a Change List is.
+/// Applies notifications in one step, as a Change List is. Returns, too, whether something was told of that is known, and is
+/// not what the tree shows: of changes within one moment only a list knows the order.
 pub(super) fn tell(
     writer: &mut Writer,
     mapper: &Mapper,
@@ -307,18 +309,19 @@ pub(super) fn tell(
     store: &Store,
     set: &SetRow,
     told: Told,
-) -> Result<(Summary, Changes), CatalogError> {
+) -> Result<((Summary, bool), Changes), CatalogError> {
     let mut transaction = writer.begin(true)?;
     transaction.begin_sync()?;
     let mut step = Step::new(&mut transaction, mapper, status, store, set);
+    let mut doubtful = false;
     let feed = Feed::new(&told.url, Capability::ChangeNotification);
     for delivered in &told.deliveries {
         let document = delivered.spooled(&told.url, store)?;
         let survey = order::survey(&document, &feed, set.cursor)
             .map_err(|error| CatalogError::Io { path: store.root().display().to_string(), error })?;
         step.document(&document, &survey)?;
-        if delivered.caught_up {
-            // The lists know what came after it.
+        if delivered.sure {
+            doubtful |= !step.stale.is_empty();
             step.stale.clear();
         }
     }
@@ -333,7 +336,7 @@ pub(super) fn tell(
         transaction.end_sync(set.id, "notification", &tally)?;
     }
     let changes = transaction.commit()?;
-    Ok((Summary::of(&tally), changes))
+    Ok(((Summary::of(&tally), doubtful), changes))
 }
 
 /// Applies documents in one step.

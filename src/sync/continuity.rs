@@ -7,6 +7,9 @@ use crate::document::Datetime;
 
 /// How long a notification waits for those before it to come, too.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
+/// So far the Source's clock may be before ours, in nanoseconds: from an interval that ends later, nothing follows for
+/// what comes after that.
+const AHEAD: i64 = 120_000_000_000;
 
 /// What is known of a set, as far as its notifications are concerned.
 #[derive(Clone, Copy, Debug, Default)]
@@ -75,7 +78,9 @@ pub(super) fn plan(waiting: &[Waiting], standing: Standing) -> Plan {
                         true => plan.settled.push(one.id),
                         false => plan.take.push((*one, caught)),
                     }
-                    plan.cursor = plan.cursor.max(Some(until));
+                    // A mistaken end, far ahead, must not make everything after it look as if it joined.
+                    let latest = Datetime::from_nanos(one.came.nanos().saturating_add(AHEAD));
+                    plan.cursor = plan.cursor.max(Some(until.min(latest)));
                 }
             }
             Reading::Loose { .. } if !standing.follows => plan.take.push((*one, caught)),
@@ -107,7 +112,7 @@ mod tests {
     }
 
     fn loose(id: i64) -> Waiting {
-        waits(id, Reading::Loose { from: at(1), until: at(2) })
+        waits(id, Reading::Loose { from: at(1), until: at(2), dated: true })
     }
 
     /// What is taken, what is settled, where the cursor is then, and when lists are wanted, in seconds.
@@ -162,6 +167,7 @@ mod tests {
                 Standing::default(),
                 (vec![], vec![], None, Some((1001, true))),
             ),
+            ("one that ends far in the future", vec![whole(1, 10, 9999)], joined, (vec![1], vec![], Some(1121), None)),
             ("a ping", vec![ping(1)], joined, (vec![], vec![], Some(10), Some((1001, false)))),
             (
                 "a ping, after the lists",

@@ -6,7 +6,7 @@
 //! lists are followed from is not moved by notifications: what is told in both ways counts once.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,16 +18,20 @@ use super::behind::until;
 use super::bodies::{self, Announced};
 use super::changes::{self, Delivered, Told};
 use super::continuity::{GRACE, Plan, Standing, plan};
-use super::{Engine, SyncError, Trigger};
+use super::{Engine, Summary, SyncError, Trigger};
 use crate::catalog::{Channel, Offer, Pool, Reading, SetRow, SetState, Subscription};
 use crate::document::{Capability, Datetime};
 
 /// Over so long a fleet of mirrors spreads its requests after all of them heard the same.
 const SPREAD: Duration = Duration::from_secs(1);
-/// When lists are looked at again in which nothing was new: they may be written after the notification is sent.
-const AGAIN: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(10)];
+/// When lists are looked at again that a notification led to: they may be written after it is sent.
+const AGAIN: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(10), Duration::from_secs(60)];
 /// The first and the longest wait after lists could not be read.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// So many syncs in a row may leave a part unread before what they did read has to do.
+const MOST_PARTIAL: u32 = 3;
+/// While changes are delivered, polls are so many times further apart at most.
+const MOST_SLOWER: u32 = 16;
 /// The most deliveries in one step, and bytes of them if they are more than one.
 const BATCH: (usize, u64) = (256, 16 << 20);
 /// What may wait on one channel, in deliveries and in bytes. Of more it is only kept that something came.
@@ -71,8 +75,14 @@ pub(super) struct Inbox {
     caught_up: AtomicI64,
     /// The number of the last one of which all documents were read that it names.
     named: AtomicI64,
-    /// Whether a channel was joined since then.
+    /// Whether a channel was joined since then, or told something that only lists make clear.
     joined: AtomicBool,
+    /// Syncs in a row of which a part could not be read.
+    partial: AtomicU32,
+    /// How much further apart polls are than they would be without channels.
+    pub(super) slower: AtomicU32,
+    /// Changes that polls found while everything was to be delivered.
+    missed: AtomicU64,
     heard: Mutex<HashMap<i64, Heard>>,
     /// Whether everything that changes is delivered.
     pub(super) live: watch::Sender<bool>,
@@ -85,6 +95,9 @@ impl Inbox {
             caught_up: AtomicI64::new(0),
             named: AtomicI64::new(0),
             joined: AtomicBool::new(false),
+            partial: AtomicU32::new(0),
+            slower: AtomicU32::new(1),
+            missed: AtomicU64::new(0),
             heard: Mutex::new(HashMap::new()),
             live: watch::Sender::new(false),
         }
@@ -100,13 +113,44 @@ impl Inbox {
         Ok(Mark { last, joined: self.joined.swap(false, Ordering::AcqRel) })
     }
 
-    /// The lists were read to their end, from that mark on; or they could not be.
-    pub(super) fn caught_up(&self, mark: &Mark, well: bool) {
+    /// The lists were read, from that mark on; or they could not be. What cannot be read again and again is not waited for.
+    pub(super) fn caught_up(&self, mark: &Mark, found: Result<&Summary, &SyncError>) {
+        let well = match found {
+            Ok(Summary { partial: true, .. }) => self.partial.fetch_add(1, Ordering::AcqRel) + 1 >= MOST_PARTIAL,
+            Ok(_) => {
+                self.partial.store(0, Ordering::Release);
+                true
+            }
+            Err(_) => false,
+        };
         match well {
             true => drop(self.caught_up.fetch_max(mark.last, Ordering::AcqRel)),
             false => drop(self.joined.fetch_or(mark.joined, Ordering::AcqRel)),
         }
         self.wake.notify_one();
+    }
+
+    /// A poll ended. While all that changes is delivered, the next is later if it found nothing.
+    pub(super) fn polled(&self, found: &Result<Summary, SyncError>) {
+        let live = *self.live.borrow();
+        let slower = self.slower.load(Ordering::Acquire);
+        let next = match found {
+            Ok(summary) if live && !summary.changed() && !summary.partial => (slower * 2).min(MOST_SLOWER),
+            _ => 1,
+        };
+        self.slower.store(next, Ordering::Release);
+        if let Ok(Summary { added, updated, deleted, .. }) = found
+            && live
+        {
+            let missed = added + updated + deleted;
+            self.missed.fetch_add(missed, Ordering::AcqRel);
+            if missed > 0 {
+                tracing::warn!(
+                    changes = missed,
+                    "a poll found what no notification had told of; is a channel dead that looks live?"
+                );
+            }
+        }
     }
 }
 
@@ -197,6 +241,12 @@ impl Engine {
     #[must_use]
     pub fn heard(&self, channel: i64) -> Heard {
         self.inbox.heard.lock().unwrap_or_else(PoisonError::into_inner).get(&channel).copied().unwrap_or_default()
+    }
+
+    /// Changes that polls found while everything was to be delivered.
+    #[must_use]
+    pub fn missed(&self) -> u64 {
+        self.inbox.missed.load(Ordering::Acquire)
     }
 
     /// What came since the mount, on all channels that ever were.
@@ -294,16 +344,15 @@ impl Engine {
                 () = until(due) => {
                     due = None;
                     let (announced, last) = self.announced();
+                    // Something is not as it should be: the safety net is drawn in.
+                    self.inbox.slower.store(1, Ordering::Release);
                     match self.sync(Trigger::Notified(announced)).await {
                         Ok(summary) => {
-                            tries = 0;
+                            tries = if summary.partial { tries + 1 } else { 0 };
                             self.inbox.named.fetch_max(last, Ordering::AcqRel);
                             self.inbox.wake.notify_one();
                             gaps.into_iter().for_each(|channel| self.inbox.note(channel, |heard| heard.gaps += 1));
-                            looks.clear();
-                            if !summary.changed() {
-                                looks.extend(AGAIN.map(|wait| Instant::now() + wait + part_of(SPREAD)));
-                            }
+                            looks = AGAIN.map(|wait| Instant::now() + wait + part_of(SPREAD)).into();
                         }
                         // The error is in the status.
                         Err(_) => tries += 1,
@@ -312,10 +361,7 @@ impl Engine {
                 () = until(look) => {
                     looks.remove(0);
                     // The error is in the status.
-                    let found = self.sync(Trigger::Notified(Announced::default())).await;
-                    if found.is_ok_and(|summary| summary.changed()) {
-                        looks.clear();
-                    }
+                    let _ = self.sync(Trigger::Notified(Announced::default())).await;
                 }
                 () = until(ahead) => {
                     ahead = None;
@@ -392,12 +438,13 @@ impl Engine {
         let mut last = None;
         for (one, caught) in &plan.take {
             let (from, until) = match one.reading {
-                Reading::Whole { from, until, .. } | Reading::Loose { from, until } => (from, until),
+                Reading::Whole { from, until, .. } | Reading::Loose { from, until, .. } => (from, until),
                 Reading::Ping => continue,
             };
+            let sure = *caught || matches!(one.reading, Reading::Whole { dated: true, .. });
             last = last.max(Some(until));
             let body = self.readers.ask(|reader| reader.delivery(one.id))?;
-            deliveries.push(Delivered { body, from, until, caught_up: *caught });
+            deliveries.push(Delivered { body, from, until, sure });
         }
         let cursor = plan.cursor;
         let told = Told {
@@ -408,8 +455,11 @@ impl Engine {
             deliveries,
         };
         let (mapper, status, store) = (Arc::clone(&self.mapper), Arc::clone(&self.status), Arc::clone(&self.store));
-        let summary =
+        let (summary, doubtful) =
             self.ledger.step(move |writer| changes::tell(writer, &mapper, &status, &store, &set, told)).await?;
+        if doubtful {
+            self.inbox.joined.store(true, Ordering::Release);
+        }
         if let Some(until) = last {
             let late = Datetime::now().nanos().saturating_sub(until.nanos()).max(0).unsigned_abs();
             self.inbox.note(channel.id, |heard| {

@@ -1,0 +1,138 @@
+//! What lists and notifications tell of the same changes, one before the other: nothing is taken back, nothing counts
+//! twice, and what a list tells late is seen.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics has failed")]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use support::changes::{agrees, at};
+use support::channel::Channel;
+use support::server::Reply;
+use support::telling::{Telling, channel, live, notification, settles};
+use support::{Mirror, document, entry, facts_of, resource_list};
+
+/// A channel, a Source with six resources, and a mount that heard of nothing yet.
+fn start(lists: bool) -> (Channel, Telling, Mirror) {
+    let mut sends = Channel::start(None);
+    let telling = Telling::start(1, 6, lists);
+    telling.offers(&channel(&sends.url(), "change-notification", &[]));
+    let mirror = Mirror::mount(&telling.source.url("/"), "poll=0,content=all");
+    sends.wait_for_client();
+    live(&mirror);
+    dealt_with(&mirror, 0);
+    (sends, telling, mirror)
+}
+
+/// Waits until so many deliveries have come, and all of them are dealt with.
+fn dealt_with(mirror: &Mirror, count: i64) {
+    let began = Instant::now();
+    while mirror.count("SELECT count(*) FROM delivery WHERE done") < count
+        || mirror.count("SELECT count(*) FROM delivery WHERE NOT done") > 0
+    {
+        assert!(began.elapsed() < Duration::from_secs(30), "deliveries are left");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn message(entries: &str) -> String {
+    document("x", "", "", entries).replace("<rs:md capability=\"x\" />", "")
+}
+
+#[test]
+fn an_older_resource_list_takes_nothing_back_that_was_notified() {
+    for validators in [true, false] {
+        let (mut sends, mut telling, mirror) = start(false);
+        let source = &mut telling.source;
+        let entries: String = source.now.iter().map(|(path, body)| entry(&source.url(path), &facts_of(body))).collect();
+        let told = source.does("updated", "/data/0.txt", 10, "told at ten")
+            + &source.does("created", "/data/new.txt", 10, "created at ten")
+            + &source.does("deleted", "/data/1.txt", 10, "");
+        sends.send(&notification(0, 10, &told));
+        settles(&mirror, &telling.source);
+        // Of before that, whether it is another edition, or the same from a server that does not say so.
+        let older = resource_list(&at(if validators { 5 } else { 0 }), &entries);
+        match validators {
+            true => telling.source.server.file("/resourcelist.xml", older),
+            false => telling.source.server.on("/resourcelist.xml", move |_| Reply::ok(older.as_str())),
+        }
+        mirror.refreshed();
+        agrees(&mirror, &telling.source);
+    }
+}
+
+#[test]
+fn of_changes_within_one_second_the_list_knows_the_order() {
+    // What is delivered, after which the list has been read or not: the first change, the second, in which order.
+    let cases: [(bool, &[usize]); 5] =
+        [(true, &[0]), (true, &[0, 1]), (false, &[1, 0]), (false, &[0, 1]), (true, &[1, 0])];
+    for kinds in [["updated", "updated"], ["deleted", "created"]] {
+        for (read, order) in cases {
+            let (mut sends, mut telling, mirror) = start(true);
+            let changes = [0, 1].map(|n| telling.source.does(kinds[n], "/data/0.txt", 10, ["one", "two"][n]));
+            telling.source.changes(&changes.concat());
+            if read {
+                mirror.refreshed();
+            }
+            for n in order {
+                sends.send(&notification([0, 10][*n], 10, &changes[*n]));
+                std::thread::sleep(Duration::from_millis(300));
+            }
+            dealt_with(&mirror, 1);
+            settles(&mirror, &telling.source);
+            mirror.refreshed();
+            agrees(&mirror, &telling.source);
+            let versions =
+                mirror.count("SELECT count(*) FROM version v JOIN name n ON n.id = v.name WHERE n.name = '0.txt'");
+            assert_eq!(versions, if kinds[0] == "updated" { 3 } else { 2 }, "{kinds:?} read={read} {order:?}");
+        }
+    }
+}
+
+#[test]
+fn a_list_that_is_written_after_its_ping_is_looked_at_again() {
+    let (mut sends, mut telling, mirror) = start(true);
+    let first = telling.source.does("updated", "/data/0.txt", 10, "told already");
+    telling.source.changes(&first);
+    let second = telling.source.does("updated", "/data/1.txt", 11, "pinged of");
+    sends.send("");
+    std::thread::sleep(Duration::from_millis(1600));
+    telling.source.changes(&(first + &second));
+    settles(&mirror, &telling.source);
+}
+
+#[test]
+fn a_sync_that_was_for_something_else_is_no_answer_to_a_framework_notification() {
+    let mut sends = Channel::start(None);
+    let telling = Telling::start(1, 6, true);
+    telling.offers(&channel(&sends.url(), "framework-notification", &[]));
+    let mirror = Mirror::mount(&telling.source.url("/"), "poll=0");
+    sends.wait_for_client();
+    live(&mirror);
+    let named = entry(&telling.source.url("/capabilitylist.xml"), "change=\"updated\" capability=\"capabilitylist\"");
+    let before = telling.source.server.count("/capabilitylist.xml");
+    sends.send(&message(&named));
+    mirror.refreshed();
+    let began = Instant::now();
+    while telling.source.server.count("/capabilitylist.xml") == before {
+        assert!(began.elapsed() < Duration::from_secs(20), "the Capability List is not read");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    dealt_with(&mirror, 1);
+}
+
+#[test]
+fn a_message_that_comes_twice_counts_once() {
+    let (mut sends, mut telling, mirror) = start(false);
+    let one = telling.source.does("updated", "/data/0.txt", 10, "one");
+    let two = telling.source.does("updated", "/data/0.txt", 10, "two");
+    for told in [&one, &two, &one, &one] {
+        sends.send(&message(told));
+    }
+    mirror.wait("all four", |status| status["channels"][0]["repeated"] == 2);
+    dealt_with(&mirror, 2);
+    settles(&mirror, &telling.source);
+    std::thread::sleep(Duration::from_millis(500));
+    agrees(&mirror, &telling.source);
+}
