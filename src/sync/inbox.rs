@@ -398,7 +398,8 @@ impl Engine {
                 if waiting.is_empty() || set.state == SetState::Empty {
                     break;
                 }
-                let plan = plan(&waiting, self.standing(&set, &channel, cursor)?);
+                let standing = self.standing(&set, &channel, cursor)?;
+                let plan = plan(&waiting, standing);
                 if plan.take.is_empty() && plan.settled.is_empty() {
                     if let Some((moment, missing)) = plan.lists {
                         taken.lists = Some(taken.lists.map_or(moment, |known| known.min(moment)));
@@ -407,7 +408,7 @@ impl Engine {
                     break;
                 }
                 cursor = plan.cursor;
-                taken.changed |= self.apply(&channel, set, plan).await?;
+                taken.changed |= self.apply(&channel, set, plan, standing.covered).await?;
             }
         }
         Ok(taken)
@@ -432,12 +433,20 @@ impl Engine {
         })
     }
 
-    /// Applies deliveries in one step; returns whether that changed the tree.
-    async fn apply(&self, channel: &Channel, set: SetRow, plan: Plan) -> Result<bool, SyncError> {
+    /// Applies deliveries in one step; returns whether that changed the tree. What is told without any time happened after
+    /// all that is `covered` by lists, by the Source's clock.
+    async fn apply(
+        &self,
+        channel: &Channel,
+        set: SetRow,
+        plan: Plan,
+        covered: Option<Datetime>,
+    ) -> Result<bool, SyncError> {
         let mut deliveries = Vec::new();
         let mut last = None;
         for (one, caught) in &plan.take {
             let (from, until) = match one.reading {
+                Reading::Loose { from, until, dated: false } => (covered.unwrap_or(from), until),
                 Reading::Whole { from, until, .. } | Reading::Loose { from, until, .. } => (from, until),
                 Reading::Ping => continue,
             };
