@@ -140,6 +140,12 @@ impl Notifier {
         reports.collect()
     }
 
+    /// The URL below which hubs reach this mount, if they can.
+    #[must_use]
+    pub fn callback(&self) -> Option<&Url> {
+        self.context.callback.as_ref()
+    }
+
     /// Deliveries that were refused since the mount, on all channels that ever were.
     #[must_use]
     pub fn refused(&self) -> u64 {
@@ -155,7 +161,10 @@ impl Notifier {
         let joined = std::mem::take(&mut *self.joined.lock().unwrap_or_else(PoisonError::into_inner));
         joined.into_values().for_each(|task| task.abort());
         if tokio::time::timeout(FAREWELL, websub::leave_all(&self.context)).await.is_err() {
-            tracing::info!("a hub does not answer; its lease ends by itself");
+            tracing::info!(
+                "not every hub has confirmed within {} s that nobody listens; leases end by themselves",
+                FAREWELL.as_secs()
+            );
         }
         self.listener.iter().for_each(JoinHandle::abort);
     }
@@ -265,7 +274,7 @@ impl Supervisor {
         match scheme(one) {
             Scheme::WebSocket => None,
             Scheme::WebSub if self.context.callback.is_some() => None,
-            Scheme::WebSub => Some("hubs cannot reach this mount; mount it with listen= and callback=".to_owned()),
+            Scheme::WebSub => Some("hubs cannot reach this mount; say how with listen=".to_owned()),
             Scheme::Other => Some("a transport that is not known".to_owned()),
         }
     }

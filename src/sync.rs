@@ -455,7 +455,8 @@ impl Engine {
             self.ledger.told().await;
         }
         match &result {
-            Ok(summary) => tracing::info!(?summary, "synced"),
+            Ok(summary) if asked || summary.changed() || summary.partial => tracing::info!(?summary, "synced"),
+            Ok(summary) => tracing::debug!(?summary, "synced"),
             Err(error) => self.status.error(&format!("sync failed: {error}")),
         }
         result

@@ -236,7 +236,13 @@ async fn open_notifier(options: &Options, engine: &Arc<Engine>, client: Arc<Clie
     let notifier = Notifier::new(Arc::clone(engine), client, wanted).await;
     notifier.map(Arc::new).map_err(|error| {
         let listen = options.listen.map(|address| address.to_string()).unwrap_or_default();
-        format!("-o listen={listen}: {error}; is something else there? `ss -ltnp` shows what listens")
+        let hint = match error.kind() {
+            std::io::ErrorKind::AddrInUse => "something else is there: `ss -ltnp` shows what",
+            std::io::ErrorKind::AddrNotAvailable => "this machine has no such address: `ip address` shows those it has",
+            std::io::ErrorKind::PermissionDenied => "ports below 1024 are for root",
+            _ => "try another address or port",
+        };
+        format!("-o listen={listen}: {error}; {hint}")
     })
 }
 

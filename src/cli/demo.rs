@@ -4,9 +4,14 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::messages::{Request, Response};
 use super::mount::{self, Mount};
-use super::{Done, Stop, log, mounts, show};
+use super::{Done, Stop, control, log, mounts, show};
 use crate::demo;
+use crate::document::Datetime;
+
+/// How often it is looked what has changed.
+const EVERY: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// Takes the mount away when the demo ends, however it ends.
 struct Unmount<'d>(&'d Path);
@@ -50,7 +55,10 @@ pub(super) fn run(directory: Option<&Path>, once: bool) -> Done {
     if once {
         show_once(&directory)?;
     } else {
-        println!("\nIt runs until Ctrl-C.");
+        println!("\nIt runs until Ctrl-C. This changes meanwhile, at the Source and in the mount:\n");
+        let mirror = directory.clone();
+        // It ends with the program, or when the mount does.
+        std::thread::spawn(move || tell_changes(&mirror));
         runtime.block_on(async {
             let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
             match terminate {
@@ -101,6 +109,30 @@ fn introduce(source: &demo::Source, directory: &Path, took: std::time::Duration)
         (format!("cat {at}/.resourcesync/status.json"), "the same for programs"),
     ] {
         println!("  {command:<60} {}", show::dim(&format!("# {what}")));
+    }
+}
+
+/// Says what changes in a mount, as it happens.
+fn tell_changes(directory: &Path) {
+    let mut since = Datetime::now();
+    loop {
+        std::thread::sleep(EVERY);
+        let mut syncs = Vec::new();
+        let request = Request::Log { path: String::new(), since: Some(since.to_string()) };
+        let asked = control::ask(directory, &request, |response| {
+            if let Response::Sync(sync) = response {
+                syncs.push(sync.clone());
+            }
+        });
+        if asked.is_err() {
+            return;
+        }
+        for sync in syncs.iter().rev() {
+            if let Ok((time, _)) = Datetime::parse(&sync.time) {
+                since = since.max(Datetime::from_nanos(time.nanos() + 1));
+            }
+            sync.changes.iter().rev().for_each(|change| print!("  {}", log::change_text(change)));
+        }
     }
 }
 

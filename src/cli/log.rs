@@ -68,19 +68,20 @@ fn sync_text(sync: &SyncEntry) -> String {
         format_args!("{}: {}", sync.from, counts.join(", "))
     );
     for change in &sync.changes {
-        let (letter, colour) = match change.change.as_str() {
-            "created" => ("A", "32"),
-            "updated" => ("M", "33"),
-            _ => ("D", "31"),
-        };
-        text.push_str(&format!(
-            "  {}  {}  {}\n",
-            show::paint(colour, letter),
-            change.path,
-            show::dim(&show::moment(&change.datetime))
-        ));
+        text.push_str(&format!("  {}", change_text(change)));
     }
     text
+}
+
+/// A change, on one line.
+pub(super) fn change_text(change: &ChangeEntry) -> String {
+    let (letter, colour) = match change.change.as_str() {
+        "created" => ("A", "32"),
+        "updated" => ("M", "33"),
+        _ => ("D", "31"),
+    };
+    let (letter, moment) = (show::paint(colour, letter), show::moment(&change.datetime));
+    format!("{letter}  {}  {}\n", change.path, show::dim(&moment))
 }
 
 fn version_text(version: &VersionEntry) -> String {

@@ -60,7 +60,7 @@ pub(super) enum Report {
 }
 
 /// A sync, as `log` shows it.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct SyncEntry {
     /// By the clock of this machine.
     pub(super) time: String,
@@ -74,7 +74,7 @@ pub(super) struct SyncEntry {
 }
 
 /// A change, as `log` shows it.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ChangeEntry {
     /// `created`, `updated` or `deleted`.
     pub(super) change: String,

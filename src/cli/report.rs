@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use tokio::runtime::Handle;
 
-use crate::catalog::{Feed, MemberTotals, SetRow, SetState, Totals};
+use crate::catalog::{Channel, Feed, MemberTotals, SetRow, SetState, Totals};
 use crate::document::Datetime;
 use crate::notify::{self, Notifier, Refused};
 use crate::sync::Engine;
@@ -120,10 +120,12 @@ pub(super) struct SetReport {
 }
 
 impl SetReport {
-    fn of(set: &SetRow, feeds: &[Feed]) -> Self {
+    fn of(set: &SetRow, feeds: &[Feed], channels: &[Channel]) -> Self {
         let text = |time: Option<Datetime>| time.map(|time| time.to_string());
         // What one feed has not told yet may be missing.
         let followed = feeds.iter().map(|feed| feed.cursor).min().flatten();
+        let notified = channels.iter().filter(|one| one.rset == set.id).filter_map(|one| one.cursor).max();
+        let followed = followed.max(notified);
         let behind = set.state == SetState::Complete && feeds.iter().any(|feed| feed.failure.is_some());
         let state = if behind { SetState::Partial } else { set.state };
         Self {
@@ -153,7 +155,9 @@ pub(super) struct ChannelReport {
     pub(super) url: String,
     /// `live`, `joining`, `failing`, `denied` or `unused`.
     pub(super) state: String,
-    /// Why it is not live.
+    /// Since when.
+    pub(super) since: Option<String>,
+    /// Why it is not live, what is wrong all the same, or what is waited for.
     pub(super) reason: Option<String>,
     pub(super) hub: Option<String>,
     /// When the hub's lease ends.
@@ -177,11 +181,15 @@ pub(super) struct ChannelReport {
 }
 
 /// What came on all channels since the mount, also on those that are no longer offered.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Notifications {
     pub(super) received: u64,
     pub(super) refused: u64,
     pub(super) gaps: u64,
+    /// Changes that polls found and no notification had told of, while all channels looked live.
+    pub(super) missed: u64,
+    /// The URL below which hubs reach this mount.
+    pub(super) callback: Option<String>,
 }
 
 /// Deliveries that were not believed, and changed nothing.
@@ -211,6 +219,7 @@ impl ChannelReport {
             transport: if offered.channel.url.starts_with("ws") { "websocket" } else { "websub" }.to_owned(),
             url: offered.channel.url,
             state: standing.phase.name().to_owned(),
+            since: standing.since.map(|time| time.to_string()),
             reason: standing.reason().map(str::to_owned),
             hub: standing.hub,
             lease_until: standing.expires.map(|time| time.to_string()),
@@ -305,7 +314,8 @@ impl Reporter {
         // A sync that found nothing new is not written down.
         let synced = sets.iter().filter_map(|set| set.synced).min().max(status.synced());
         let feeds = |set: &SetRow| engine.readers().ask(|reader| reader.feeds(set.id)).unwrap_or_default();
-        let shown: Vec<SetReport> = sets.iter().map(|set| SetReport::of(set, &feeds(set))).collect();
+        let channels = engine.readers().ask(|reader| reader.channels()).unwrap_or_default();
+        let shown: Vec<SetReport> = sets.iter().map(|set| SetReport::of(set, &feeds(set), &channels)).collect();
         let lag = synced.map(|synced| (Datetime::now().nanos() - synced.nanos()).max(0).unsigned_abs() / 1_000_000_000);
         let heard = engine.heard_in_all();
         Report {
@@ -326,6 +336,8 @@ impl Reporter {
                 received: heard.received,
                 refused: self.notifier.refused(),
                 gaps: heard.gaps,
+                missed: engine.missed(),
+                callback: self.notifier.callback().map(|url| url.as_str().to_owned()),
             },
             progress: Progress {
                 documents: progress.documents,

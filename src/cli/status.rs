@@ -153,12 +153,17 @@ fn person(text: &mut String, report: &Report) {
     for set in &report.sets {
         if let Some(changes) = &set.changes {
             let whose = if report.sets.len() > 1 { format!("{}, ", set.name) } else { String::new() };
-            let upto = set.cursor.as_deref().map(|cursor| format!(", up to {cursor}")).unwrap_or_default();
+            let upto = set.cursor.as_deref().map(|cursor| format!(", up to {}", show::moment(cursor)));
+            let upto = upto.unwrap_or_default();
             line(text, "changes", &format!("{whose}{}{upto}: {}", changes.from, changes.why));
         }
     }
     for channel in &report.channels {
         line(text, "channel", &channel_text(channel, report.sets.len() > 1));
+    }
+    if report.notifications.missed > 0 {
+        let missed = show::plural(report.notifications.missed, "change was", "changes were");
+        line(text, "missed", &format!("{missed} found by polls, and not notified: is a channel dead that looks live?"));
     }
     line(text, "cache", &report.cache.display().to_string());
     for set in report.sets.iter().filter(|set| set.held_deletions.is_some()) {
@@ -189,11 +194,11 @@ fn channel_text(channel: &ChannelReport, several: bool) -> String {
     let mut shown = if several { format!("{}, ", channel.set) } else { String::new() };
     let transport = if channel.transport == "websocket" { "WebSocket" } else { "WebSub" };
     shown.push_str(&format!("{} by {transport}: {}", channel.capability, show::state(&channel.state)));
-    if let Some(reason) = &channel.reason {
-        shown.push_str(&format!(", {reason}"));
-    }
     let time =
         |text: &Option<String>| text.as_deref().and_then(|text| Datetime::parse(text).ok()).map(|(time, _)| time);
+    if let Some(since) = time(&channel.since).filter(|_| matches!(channel.state.as_str(), "failing" | "denied")) {
+        shown.push_str(&format!(", since {}", show::ago(since)));
+    }
     if channel.state == "live" {
         if let Some(until) = &channel.lease_until {
             shown.push_str(&format!(", lease until {}", show::moment(until)));
@@ -201,21 +206,24 @@ fn channel_text(channel: &ChannelReport, several: bool) -> String {
         match time(&channel.last_notification) {
             None => shown.push_str(", nothing came yet"),
             Some(last) => {
-                shown.push_str(&format!(
-                    ", {}, the last {}",
-                    show::plural(channel.received, "notification", "notifications"),
-                    show::ago(last)
-                ));
+                let count = show::plural(channel.received, "notification", "notifications");
+                shown.push_str(&format!(", {count}, the last {}", show::ago(last)));
             }
         }
-        if let Some(lag) = channel.lag_seconds {
-            shown.push_str(&format!(", {lag} s behind"));
+        match channel.lag_seconds {
+            Some(lag) if lag < 120.0 => shown.push_str(&format!(", {lag} s behind")),
+            Some(lag) => shown.push_str(&format!(", {} behind", show::duration(lag as u64))),
+            None => {}
         }
     }
-    for (number, what) in [(channel.gaps, "gaps closed by lists"), (channel.refused.all(), "refused")] {
-        if number > 0 {
-            shown.push_str(&format!(", {} {what}", show::count(number)));
-        }
+    if channel.gaps > 0 {
+        shown.push_str(&format!(", {} closed by lists", show::plural(channel.gaps, "gap", "gaps")));
+    }
+    if channel.refused.all() > 0 {
+        shown.push_str(&format!(", {} refused", show::count(channel.refused.all())));
+    }
+    if let Some(reason) = &channel.reason {
+        shown.push_str(&format!(": {reason}"));
     }
     shown
 }

@@ -63,6 +63,10 @@ pub struct Refused {
 pub struct Standing {
     /// What it is doing.
     pub phase: Phase,
+    /// Since when it is doing that, by our clock.
+    pub since: Option<Datetime>,
+    /// What is not as it should be meanwhile, or what is waited for.
+    pub trouble: Option<String>,
     /// The hub that it was joined at.
     pub hub: Option<String>,
     /// When the lease ends, by our clock.
@@ -90,7 +94,7 @@ impl Standing {
             Phase::Live if !self.is_live() => Some(
                 "the hub does not sign its deliveries with the secret that it was given; they are refused, and the Source is polled",
             ),
-            _ => self.phase.reason(),
+            _ => self.phase.reason().or(self.trouble.as_deref()),
         }
     }
 }
@@ -110,13 +114,19 @@ impl Board {
         let standing = standings.entry(channel).or_default();
         let before = (standing.phase.clone(), standing.is_live());
         change(standing);
+        if before.0.name() != standing.phase.name() || standing.since.is_none() {
+            standing.since = Some(Datetime::now());
+        }
         if before != (standing.phase.clone(), standing.is_live()) {
             self.changed.send_replace(());
         }
     }
 
     pub(super) fn set(&self, channel: i64, phase: Phase) {
-        self.note(channel, |standing| standing.phase = phase);
+        self.note(channel, |standing| {
+            standing.phase = phase;
+            standing.trouble = None;
+        });
     }
 
     pub(super) fn standing(&self, channel: i64) -> Standing {

@@ -17,6 +17,8 @@ use crate::sync::OfferedChannel;
 const PING: Duration = Duration::from_secs(20);
 /// The longest wait before a connection is tried again.
 const LONGEST: Duration = Duration::from_secs(60);
+/// So many tries in a row that failed are an error, and not the way of the world.
+const LASTING: u32 = 3;
 /// So often the wait is doubled at most where something was heard.
 const MOST_SOON: u32 = 2;
 /// A connection that held so long was a good one.
@@ -40,7 +42,10 @@ pub(super) async fn stay(context: Arc<Context>, offered: OfferedChannel) {
             false if heard => tries.min(MOST_SOON),
             false => tries,
         };
-        tracing::info!(url, why, "a channel ended; it will be joined again");
+        match tries {
+            LASTING => context.engine.status().error(&format!("a channel cannot be joined, trying again: {why}")),
+            _ => tracing::info!(url, why, "a channel ended; it will be joined again"),
+        }
         context.board.set(id, Phase::Failing(why));
         tokio::time::sleep(backoff(tries, LONGEST)).await;
         tries += 1;

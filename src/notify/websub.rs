@@ -6,6 +6,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use tokio::sync::mpsc;
+use url::Url;
 
 use super::listener::{MOST_SAID, Said, Subscriber, What};
 use super::{Context, Phase, backoff};
@@ -71,7 +72,9 @@ pub(super) async fn stay(context: Arc<Context>, offered: OfferedChannel) {
             },
         };
         let (phase, wait) = match failure {
-            Failure::Other(_) if stay.live && stay.left() > Duration::ZERO => {
+            Failure::Other(why) if stay.live && stay.left() > Duration::ZERO => {
+                let trouble = format!("the lease could not be renewed yet: {why}");
+                context.board.note(offered.channel.id, |standing| standing.trouble = Some(trouble));
                 tries += 1;
                 continue;
             }
@@ -88,7 +91,8 @@ pub(super) async fn stay(context: Arc<Context>, offered: OfferedChannel) {
         };
         stay.live = false;
         if tries == 0 {
-            tracing::warn!(topic = offered.channel.url, why = phase.reason(), "not subscribed; trying again");
+            let why = phase.reason().unwrap_or_default();
+            context.engine.status().error(&format!("{}: not subscribed, trying again: {why}", offered.channel.url));
         }
         context.board.set(offered.channel.id, phase);
         // A hub may take its time, and verify after all.
@@ -119,6 +123,11 @@ impl Stay<'_> {
             leaving: false,
             tell: self.tell.clone(),
         });
+    }
+
+    /// Where hubs find us, without what nobody is to know.
+    fn shown_callback(&self) -> &str {
+        self.context.callback.as_ref().map_or("this mount", Url::as_str)
     }
 
     /// The hubs that the Capability List names now.
@@ -155,6 +164,7 @@ impl Stay<'_> {
         }
         self.context.board.note(self.channel().id, |standing| {
             standing.phase = Phase::Live;
+            standing.trouble = None;
             standing.hub = Some(subscription.hub.clone());
             standing.expires = subscription.expires;
         });
@@ -297,6 +307,11 @@ impl Stay<'_> {
         // Of an earlier try.
         while self.said.try_recv().is_ok() {}
         let posted = post(self.context, "subscribe", &subscription).await;
+        if posted.is_ok() && !self.live {
+            let trouble =
+                format!("the hub took it, and has not asked {} yet whether it is meant", self.shown_callback());
+            self.context.board.note(self.channel().id, |standing| standing.trouble = Some(trouble));
+        }
         // It may verify before it answers, and answer too late.
         let patience = if posted.is_ok() { VERIFIED } else { Duration::ZERO };
         let deadline = tokio::time::Instant::now() + patience;

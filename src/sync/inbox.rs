@@ -32,6 +32,8 @@ const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 const MOST_PARTIAL: u32 = 3;
 /// While changes are delivered, polls are so many times further apart at most.
 const MOST_SLOWER: u32 = 16;
+/// How often the log is told of notifications at most.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
 /// The most deliveries in one step, and bytes of them if they are more than one.
 const BATCH: (usize, u64) = (256, 16 << 20);
 /// What may wait on one channel, in deliveries and in bytes. Of more it is only kept that something came.
@@ -312,14 +314,16 @@ impl Engine {
         // When the lists are read next, and when what came is fetched ahead of use.
         let (mut due, mut ahead): (Option<Instant>, Option<Instant>) = (None, None);
         let mut looks: Vec<Instant> = Vec::new();
+        let mut said = Said::default();
         loop {
             let taken = {
                 let _turn = self.turn.lock().await;
                 self.take().await
             };
             let gaps = match taken {
-                Ok(Taken { changed, lists, gaps }) => {
-                    if changed && self.config.content_all {
+                Ok(Taken { deliveries, changes, lists, gaps }) => {
+                    said.add(deliveries, changes);
+                    if changes > 0 && self.config.content_all {
                         ahead = ahead.or_else(|| Some(Instant::now() + part_of(SPREAD)));
                     }
                     let joined = self.inbox.joined.load(Ordering::Acquire).then(Datetime::now);
@@ -408,7 +412,9 @@ impl Engine {
                     break;
                 }
                 cursor = plan.cursor;
-                taken.changed |= self.apply(&channel, set, plan, standing.covered).await?;
+                taken.deliveries += plan.take.len() as u64;
+                let summary = self.apply(&channel, set, plan, standing.covered).await?;
+                taken.changes += summary.added + summary.updated + summary.deleted;
             }
         }
         Ok(taken)
@@ -433,7 +439,7 @@ impl Engine {
         })
     }
 
-    /// Applies deliveries in one step; returns whether that changed the tree. What is told without any time happened after
+    /// Applies deliveries in one step. What is told without any time happened after
     /// all that is `covered` by lists, by the Source's clock.
     async fn apply(
         &self,
@@ -441,7 +447,7 @@ impl Engine {
         set: SetRow,
         plan: Plan,
         covered: Option<Datetime>,
-    ) -> Result<bool, SyncError> {
+    ) -> Result<Summary, SyncError> {
         let mut deliveries = Vec::new();
         let mut last = None;
         for (one, caught) in &plan.take {
@@ -477,18 +483,39 @@ impl Engine {
             });
             tracing::debug!(url = channel.url, ?summary, %until, "notified");
         }
-        Ok(summary.changed())
+        Ok(summary)
     }
 }
 
 /// What bringing deliveries into the tree came to.
 #[derive(Debug, Default)]
 struct Taken {
-    changed: bool,
+    /// Deliveries that were applied, and the changes that they brought.
+    deliveries: u64,
+    changes: u64,
     /// When the lists are to be read for what is left.
     lists: Option<Datetime>,
     /// The channels on which something is missing.
     gaps: Vec<i64>,
+}
+
+/// What the log is told of notifications: now and then, how many there were.
+#[derive(Debug, Default)]
+struct Said {
+    last: Option<Instant>,
+    deliveries: u64,
+    changes: u64,
+}
+
+impl Said {
+    fn add(&mut self, deliveries: u64, changes: u64) {
+        self.deliveries += deliveries;
+        self.changes += changes;
+        if self.deliveries > 0 && self.last.is_none_or(|last| last.elapsed() >= TOLD_EVERY) {
+            tracing::info!(notifications = self.deliveries, changes = self.changes, "notified");
+            *self = Self { last: Some(Instant::now()), ..Self::default() };
+        }
+    }
 }
 
 /// A moment of our clock that is now or soon.
