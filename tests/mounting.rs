@@ -276,7 +276,7 @@ fn install_puts_everything_in_place_and_takes_it_away() {
 fn the_demo_shows_itself_and_ends() {
     let said = output(&["demo", "--once"]);
     assert!(said.contains("2,023 resources") && said.contains("Found 2,02"), "{said}");
-    assert!(said.contains("changelist: ") && said.contains("M  records/record-0.json"), "{said}");
+    assert!(said.contains("notification: ") && said.contains("M  records/record-0.json"), "{said}");
     assert!(said.contains("Try:") && said.contains("unmounted"), "{said}");
     let mirror = said.lines().find_map(|line| line.strip_prefix("unmounted ")).unwrap();
     assert!(!std::path::Path::new(mirror).exists(), "nothing is left of it");

@@ -159,25 +159,7 @@ async fn serve(task: &Task, cache: &std::path::Path, tell: &Tell) -> Done {
         first = first_sync(task, tell, &engine, complete, found) => first.map(|()| None),
         asked = &mut ended => Ok(Some(asked)),
     };
-    // Each is a task: what keeps one busy keeps no other.
-    let mut behind = tokio::task::JoinSet::new();
-    let own = || Arc::clone(&engine);
-    behind.spawn({
-        let engine = own();
-        async move { engine.follow().await }
-    });
-    behind.spawn({
-        let engine = own();
-        async move { engine.attend().await }
-    });
-    behind.spawn({
-        let engine = own();
-        async move { engine.fetch_ahead().await }
-    });
-    behind.spawn({
-        let engine = own();
-        async move { engine.forget_history().await }
-    });
+    let mut behind = engine.go_on_behind();
     // What ends it: a signal, or the mount that is gone; or a first sync that failed.
     let (asked, failure) = match first {
         Ok(None) => (ended.await, None),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::content::Doubt;
@@ -39,8 +40,23 @@ fn unevenness() -> f64 {
 }
 
 impl Engine {
+    /// Does all that is done behind, until it is dropped. Each is a task: what keeps one busy keeps no other.
+    #[must_use]
+    pub fn go_on_behind(self: &Arc<Self>) -> JoinSet<()> {
+        let mut behind = JoinSet::new();
+        let own = Arc::clone(self);
+        behind.spawn(async move { own.follow().await });
+        let own = Arc::clone(self);
+        behind.spawn(async move { own.attend().await });
+        let own = Arc::clone(self);
+        behind.spawn(async move { own.fetch_ahead().await });
+        let own = Arc::clone(self);
+        behind.spawn(async move { own.forget_history().await });
+        behind
+    }
+
     /// Lets history go that is not to be kept any longer, now and then. Runs until it is dropped.
-    pub async fn forget_history(&self) {
+    async fn forget_history(&self) {
         let every = (self.config.keep / 10).clamp(SOONEST_FORGOTTEN, LATEST_FORGOTTEN);
         loop {
             if let Err(error) = self.ledger.forget_history().await {
@@ -52,7 +68,7 @@ impl Engine {
 
     /// Syncs as often as `poll` says, and when bytes are not what they should be. While all that changes is delivered,
     /// each poll that finds nothing makes the next one later. Runs until it is dropped.
-    pub async fn follow(self: &Arc<Self>) {
+    async fn follow(self: &Arc<Self>) {
         let mut doubts = self.doubts.lock().await;
         let mut calm = Instant::now();
         let mut poll = self.poll.subscribe();
@@ -103,7 +119,7 @@ impl Engine {
     /// Brings the packages here that the tree is made from, and looks at all their members; with
     /// `content=all`, fetches what is missing then. After each sync that changed something or that somebody
     /// asked for; what failed is tried again, ever later. Runs until it is dropped.
-    pub async fn fetch_ahead(self: &Arc<Self>) {
+    async fn fetch_ahead(self: &Arc<Self>) {
         let mut wanted = self.wanted.subscribe();
         let mut retry = AGAIN;
         loop {

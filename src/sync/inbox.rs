@@ -309,7 +309,7 @@ impl Engine {
     }
 
     /// Brings what is delivered into the tree, as it comes. Runs until it is dropped.
-    pub async fn attend(self: &Arc<Self>) {
+    pub(super) async fn attend(self: &Arc<Self>) {
         let mut tries = 0;
         // When the lists are read next, and when what came is fetched ahead of use.
         let (mut due, mut ahead): (Option<Instant>, Option<Instant>) = (None, None);
