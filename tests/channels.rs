@@ -255,6 +255,29 @@ fn hubs_that_change_while_subscribed_are_moved_to() {
 }
 
 #[test]
+fn a_lease_that_lapsed_may_have_missed_something_and_another_hub_takes_nothing_from_it() {
+    let (hub, other) = (OwnHub::start(), OwnHub::start());
+    other.server.on("/hub", |_| Reply::status(503));
+    let mut telling = Telling::start(seed(), 5, true);
+    let url = telling.topic(&hub.url());
+    telling.offers(&channel(&url, CHANGES, &[&other.url(), &hub.url()]));
+    let mirror = mount(&telling, &format!("{},content=all", listening()));
+    mirror.wait("content", |status| status["cached"]["resources"] == 5);
+    let form = hub.form(1);
+    let asked = other.forms().len();
+    OwnHub::verifies(&form, "4");
+    live(&mirror);
+    // What follows joining is over.
+    let renewal = hub.form(2);
+    assert_eq!(other.forms().len(), asked, "who has taken us is asked first");
+    mirror.wait("the lapse", |status| status["channels"][0]["state"] == "failing");
+    std::thread::sleep(Duration::from_secs(12));
+    telling.happens();
+    OwnHub::verifies(&renewal, "864000");
+    settles(&mirror, &telling.source);
+}
+
+#[test]
 fn a_hub_that_does_not_sign_is_shown_as_such_and_polls_go_on() {
     let hub = OwnHub::start();
     let telling = Telling::start(seed(), 5, true);
@@ -272,6 +295,7 @@ fn a_hub_that_does_not_sign_is_shown_as_such_and_polls_go_on() {
         assert!(answer.contains(" 403 "), "{answer}");
     }
     let status = mirror.status();
+    assert_eq!(status["channels"][0]["state"], "failing");
     assert!(status["channels"][0]["reason"].as_str().unwrap().contains("does not sign"), "{status:#}");
     assert_eq!(status["notifications"]["refused"], 3);
     let metrics = fs::read_to_string(mirror.path(".resourcesync/metrics")).unwrap();

@@ -226,6 +226,7 @@ const STEPS: [&str; 5] = ["
     );
 ", "
     ALTER TABLE offer ADD COLUMN hubs TEXT;     -- of a channel: the URLs of its hubs, a JSON text
+    DELETE FROM meta WHERE key = 'discovered';  -- what is offered is looked at anew: it may have hubs
 
     -- A channel of notifications.
     CREATE TABLE channel (

@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 
 use crate::catalog::{Channel, Feed, MemberTotals, SetRow, SetState, Totals};
 use crate::document::Datetime;
-use crate::notify::{self, Notifier, Refused};
+use crate::notify::{self, Notifier, Phase, Refused};
 use crate::sync::Engine;
 
 /// The state of one mount.
@@ -218,7 +218,11 @@ impl ChannelReport {
             capability: offered.channel.capability.name().to_owned(),
             transport: if offered.channel.url.starts_with("ws") { "websocket" } else { "websub" }.to_owned(),
             url: offered.channel.url,
-            state: standing.phase.name().to_owned(),
+            state: match &standing.phase {
+                Phase::Live if !standing.is_live() => Phase::Failing(String::new()).name(),
+                phase => phase.name(),
+            }
+            .to_owned(),
             since: standing.since.map(|time| time.to_string()),
             reason: standing.reason().map(str::to_owned),
             hub: standing.hub,
@@ -336,7 +340,7 @@ impl Reporter {
                 received: heard.received,
                 refused: self.notifier.refused(),
                 gaps: heard.gaps,
-                missed: engine.missed(),
+                missed: engine.not_notified(),
                 callback: self.notifier.callback().map(|url| url.as_str().to_owned()),
             },
             progress: Progress {

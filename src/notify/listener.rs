@@ -243,8 +243,13 @@ async fn delivery(
             say(StatusCode::ACCEPTED, Body::empty())
         }
         // If it is kept after all, the hub's next try is the same again.
-        Err(_) => say(StatusCode::SERVICE_UNAVAILABLE, "there is much to do; try again\n"),
+        Err(_) => {
+            context.engine.missed();
+            say(StatusCode::SERVICE_UNAVAILABLE, "there is much to do; try again\n")
+        }
         Ok(Err(error)) => {
+            // The hub may give up.
+            context.engine.missed();
             context.engine.status().error(&format!("a delivery could not be kept, and the hub was told so: {error}"));
             say(StatusCode::SERVICE_UNAVAILABLE, "it cannot be kept now; try again\n")
         }

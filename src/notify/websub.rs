@@ -32,6 +32,14 @@ enum Failure {
     Other(String),
 }
 
+/// Of two failures, the one that says what to expect: as long as one hub has not denied, there is hope.
+fn worse(before: Option<Failure>, now: Failure) -> Option<Failure> {
+    match (before, now) {
+        (Some(Failure::Other(before)), Failure::Denied(_)) => Some(Failure::Other(before)),
+        (_, now) => Some(now),
+    }
+}
+
 /// Why a wait for renewal ends.
 enum Ended {
     Due,
@@ -61,6 +69,7 @@ pub(super) async fn stay(context: Arc<Context>, offered: OfferedChannel) {
     let mut tries = 0;
     loop {
         let ended = if stay.live { stay.until_renewal(tries).await } else { Ended::Due };
+        let ended_by_hub = matches!(ended, Ended::Denied(_));
         let failure = match ended {
             Ended::Denied(why) => Failure::Denied(why),
             Ended::Due => match stay.subscribe_before_it_lapses().await {
@@ -72,7 +81,8 @@ pub(super) async fn stay(context: Arc<Context>, offered: OfferedChannel) {
             },
         };
         let (phase, wait) = match failure {
-            Failure::Other(why) if stay.live && stay.left() > Duration::ZERO => {
+            // What one hub denies takes nothing from another's lease.
+            Failure::Other(why) | Failure::Denied(why) if !ended_by_hub && stay.live && !stay.left().is_zero() => {
                 let trouble = format!("the lease could not be renewed yet: {why}");
                 context.board.note(offered.channel.id, |standing| standing.trouble = Some(trouble));
                 tries += 1;
@@ -90,6 +100,7 @@ pub(super) async fn stay(context: Arc<Context>, offered: OfferedChannel) {
             }
         };
         stay.live = false;
+        context.board.note(offered.channel.id, |standing| (standing.hub, standing.expires) = (None, None));
         if tries == 0 {
             let why = phase.reason().unwrap_or_default();
             context.engine.status().error(&format!("{}: not subscribed, trying again: {why}", offered.channel.url));
@@ -156,7 +167,7 @@ impl Stay<'_> {
         subscription.expires = Some(Datetime::from_nanos(Datetime::now().nanos().saturating_add(lease)));
         let subscription = subscription.clone();
         self.keep(Some(&subscription)).await?;
-        if !self.live {
+        if !self.live || self.left().is_zero() {
             // What comes from now on is heard; what came before may have been missed.
             let joined = self.context.engine.joined(self.channel().id).await;
             joined.map_err(|error| Failure::Other(error.to_string()))?;
@@ -193,16 +204,20 @@ impl Stay<'_> {
         // Half of what is left, more or less: there is time to try again, and mirrors do not renew all at once.
         let part = if tries == 0 { 0.5 + 0.2 * fastrand::f64() } else { 0.25 };
         let mut wait = self.left().mul_f64(part).max(SOONEST);
+        if self.moved() {
+            // Another hub is to be asked, however long this one's lease is.
+            wait = if tries == 0 { Duration::ZERO } else { wait.min(backoff(tries, LONGEST)) };
+        }
         loop {
+            if wait.is_zero() {
+                return Ended::Due;
+            }
             let began = Datetime::now();
             tokio::select! {
                 // In short steps: a machine that slept has to notice.
                 () = tokio::time::sleep(wait.min(STEP)) => {
                     let passed = Datetime::now().nanos().saturating_sub(began.nanos()).max(1).unsigned_abs();
                     wait = wait.saturating_sub(Duration::from_nanos(passed));
-                    if wait.is_zero() {
-                        return Ended::Due;
-                    }
                 }
                 Some(said) = self.said.recv() => match said.what {
                     What::Verified(lease) => {
@@ -215,9 +230,7 @@ impl Stay<'_> {
                     What::Denied(_) | What::Unsubscribed => {}
                 },
                 _ = offers.changed() => {
-                    let hubs = self.hubs();
-                    let known = self.granted.as_ref().is_some_and(|granted| hubs.contains(&granted.hub));
-                    if !known && !hubs.is_empty() {
+                    if self.moved() {
                         return Ended::Due;
                     }
                 }
@@ -225,22 +238,35 @@ impl Stay<'_> {
         }
     }
 
+    /// Whether the Capability List names hubs, and not the one that we are subscribed at.
+    fn moved(&self) -> bool {
+        let hubs = self.hubs();
+        !hubs.is_empty() && !self.granted.as_ref().is_some_and(|granted| hubs.contains(&granted.hub))
+    }
+
     fn is_granted(&self, token: &str) -> bool {
         self.granted.as_ref().is_some_and(|granted| granted.token == token)
     }
 
-    /// Waits, and hears whether a hub verifies meanwhile.
+    /// Waits, as long as no other hubs are offered, and hears whether one verifies meanwhile.
     async fn verified_within(&mut self, wait: Duration) -> bool {
+        let mut offers = self.context.board.offers();
+        offers.mark_unchanged();
         let deadline = tokio::time::Instant::now() + wait;
-        while let Ok(Some(said)) = tokio::time::timeout_at(deadline, self.said.recv()).await {
-            if let What::Verified(lease) = said.what
-                && self.grant(&said.token, lease).await.is_ok()
-                && self.live
-            {
-                return true;
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep_until(deadline) => return false,
+                _ = offers.changed() => return false,
+                Some(said) = self.said.recv() => {
+                    if let What::Verified(lease) = said.what
+                        && self.grant(&said.token, lease).await.is_ok()
+                        && self.live
+                    {
+                        return true;
+                    }
+                }
             }
         }
-        false
     }
 
     /// Subscribes, and does not look subscribed when the lease ends before a hub has answered.
@@ -259,12 +285,14 @@ impl Stay<'_> {
 
     /// Subscribes at the first hub that takes us.
     async fn subscribe(&mut self) -> Result<(), Failure> {
-        let hubs = self.hubs();
+        let mut hubs = self.hubs();
+        // Who has taken us is asked first.
+        hubs.sort_by_key(|hub| self.granted.as_ref().is_none_or(|granted| granted.hub != *hub));
         let mut failure = None;
         for hub in &hubs {
             match self.subscribe_at(hub.clone(), self.channel().url.clone()).await {
                 Ok(()) => return Ok(()),
-                Err(error) => failure = Some(error),
+                Err(error) => failure = worse(failure, error),
             }
         }
         // The topic itself knows its hubs, too (WebSub 4).
@@ -273,7 +301,7 @@ impl Stay<'_> {
                 for hub in found.into_iter().filter(|hub| !hubs.contains(hub)) {
                     match self.subscribe_at(hub, topic.clone()).await {
                         Ok(()) => return Ok(()),
-                        Err(error) => failure = Some(error),
+                        Err(error) => failure = worse(failure, error),
                     }
                 }
                 Err(failure.unwrap_or_else(|| {

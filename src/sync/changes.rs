@@ -265,6 +265,7 @@ async fn unpack(engine: &Arc<Engine>, set: &SetRow, left: Vec<Left>) -> Result<P
 
 /// Notifications that are to be applied in one step.
 pub(super) struct Told {
+    pub(super) set: i64,
     pub(super) channel: i64,
     pub(super) url: String,
     /// Up to when its notifications are in the tree then.
@@ -307,9 +308,12 @@ pub(super) fn tell(
     mapper: &Mapper,
     status: &Status,
     store: &Store,
-    set: &SetRow,
     told: Told,
 ) -> Result<((Summary, bool), Changes), CatalogError> {
+    // As it is in this step: a sync may have been under way.
+    let Some(set) = &writer.sets()?.into_iter().find(|set| set.id == told.set) else {
+        return Ok(((Summary::default(), false), Changes::default()));
+    };
     let mut transaction = writer.begin(true)?;
     transaction.begin_sync()?;
     let mut step = Step::new(&mut transaction, mapper, status, store, set);

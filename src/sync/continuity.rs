@@ -9,7 +9,7 @@ use crate::document::Datetime;
 pub(super) const GRACE: Duration = Duration::from_secs(1);
 /// So far the Source's clock may be before ours, in nanoseconds: from an interval that ends later, nothing follows for
 /// what comes after that.
-const AHEAD: i64 = 120_000_000_000;
+const AHEAD: i64 = 900_000_000_000;
 
 /// What is known of a set, as far as its notifications are concerned.
 #[derive(Clone, Copy, Debug, Default)]
@@ -167,7 +167,7 @@ mod tests {
                 Standing::default(),
                 (vec![], vec![], None, Some((1001, true))),
             ),
-            ("one that ends far in the future", vec![whole(1, 10, 9999)], joined, (vec![1], vec![], Some(1121), None)),
+            ("one that ends far in the future", vec![whole(1, 10, 9999)], joined, (vec![1], vec![], Some(1901), None)),
             ("a ping", vec![ping(1)], joined, (vec![], vec![], Some(10), Some((1001, false)))),
             (
                 "a ping, after the lists",

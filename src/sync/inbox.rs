@@ -234,6 +234,12 @@ impl Engine {
         Ok(())
     }
 
+    /// Something was sent and could not be kept: the lists will be read.
+    pub fn missed(&self) {
+        self.inbox.joined.store(true, Ordering::Release);
+        self.inbox.wake.notify_one();
+    }
+
     /// Whether everything that changes is delivered on channels: then the Source is polled more rarely.
     pub fn live(&self, live: bool) {
         self.inbox.live.send_if_modified(|known| std::mem::replace(known, live) != live);
@@ -247,7 +253,7 @@ impl Engine {
 
     /// Changes that polls found while everything was to be delivered.
     #[must_use]
-    pub fn missed(&self) -> u64 {
+    pub fn not_notified(&self) -> u64 {
         self.inbox.missed.load(Ordering::Acquire)
     }
 
@@ -316,11 +322,7 @@ impl Engine {
         let mut looks: Vec<Instant> = Vec::new();
         let mut said = Said::default();
         loop {
-            let taken = {
-                let _turn = self.turn.lock().await;
-                self.take().await
-            };
-            let gaps = match taken {
+            let gaps = match self.take().await {
                 Ok(Taken { deliveries, changes, lists, gaps }) => {
                     said.add(deliveries, changes);
                     if changes > 0 && self.config.content_all {
@@ -391,7 +393,7 @@ impl Engine {
         self.readers.ask(look).unwrap_or_default()
     }
 
-    /// Applies what joins. The sync's turn is held.
+    /// Applies what joins, also while a sync reads lists: it may take long, and what it applies then knows of this.
     async fn take(&self) -> Result<Taken, SyncError> {
         let mut taken = Taken::default();
         for channel in self.readers.ask(|reader| reader.channels())? {
@@ -413,7 +415,7 @@ impl Engine {
                 }
                 cursor = plan.cursor;
                 taken.deliveries += plan.take.len() as u64;
-                let summary = self.apply(&channel, set, plan, standing.covered).await?;
+                let summary = self.apply(&channel, plan, standing.covered).await?;
                 taken.changes += summary.added + summary.updated + summary.deleted;
             }
         }
@@ -441,13 +443,7 @@ impl Engine {
 
     /// Applies deliveries in one step. What is told without any time happened after
     /// all that is `covered` by lists, by the Source's clock.
-    async fn apply(
-        &self,
-        channel: &Channel,
-        set: SetRow,
-        plan: Plan,
-        covered: Option<Datetime>,
-    ) -> Result<Summary, SyncError> {
+    async fn apply(&self, channel: &Channel, plan: Plan, covered: Option<Datetime>) -> Result<Summary, SyncError> {
         let mut deliveries = Vec::new();
         let mut last = None;
         for (one, caught) in &plan.take {
@@ -463,6 +459,7 @@ impl Engine {
         }
         let cursor = plan.cursor;
         let told = Told {
+            set: channel.rset,
             channel: channel.id,
             url: channel.url.clone(),
             cursor,
@@ -471,7 +468,7 @@ impl Engine {
         };
         let (mapper, status, store) = (Arc::clone(&self.mapper), Arc::clone(&self.status), Arc::clone(&self.store));
         let (summary, doubtful) =
-            self.ledger.step(move |writer| changes::tell(writer, &mapper, &status, &store, &set, told)).await?;
+            self.ledger.step(move |writer| changes::tell(writer, &mapper, &status, &store, told)).await?;
         if doubtful {
             self.inbox.joined.store(true, Ordering::Release);
         }

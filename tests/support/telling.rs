@@ -214,9 +214,15 @@ pub fn live(mirror: &Mirror) {
 /// Waits until the mount shows what the Source has. That all of it is equal is for the test to say.
 pub fn settles(mirror: &Mirror, source: &Source) {
     let began = std::time::Instant::now();
+    // Bytes that are not what is listed would make the mount look at the lists: what is listed is compared first.
+    let listed = |path: &str, bytes: &[u8]| match super::xattr(&mirror.path(path), "user.resourcesync.hash") {
+        Some(hash) => hash.contains(&sha256(bytes)),
+        None => mirror.read(path).is_ok_and(|read| read == *bytes),
+    };
     let same = || {
         let paths: Vec<String> = source.now.keys().map(|path| path.trim_start_matches('/').to_owned()).collect();
         mirror.files() == paths
+            && source.now.iter().all(|(path, bytes)| listed(path.trim_start_matches('/'), bytes))
             && source
                 .now
                 .iter()
