@@ -136,3 +136,24 @@ fn a_message_that_comes_twice_counts_once() {
     std::thread::sleep(Duration::from_millis(500));
     agrees(&mirror, &telling.source);
 }
+
+#[test]
+fn what_joins_does_not_wait_for_a_list_that_hangs() {
+    let (mut sends, mut telling, mirror) = start(true);
+    let first = telling.source.does("updated", "/data/0.txt", 10, "first");
+    sends.send(&notification(0, 10, &first));
+    settles(&mirror, &telling.source);
+    telling.source.server.on("/changelist.xml", |_| Reply { delay: Duration::from_secs(60), ..Reply::status(200) });
+    sends.send("");
+    let asked = telling.source.server.count("/changelist.xml");
+    let began = Instant::now();
+    while telling.source.server.count("/changelist.xml") == asked {
+        assert!(began.elapsed() < Duration::from_secs(20), "the list is not asked for");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let second = telling.source.does("updated", "/data/1.txt", 20, "second");
+    sends.send(&notification(10, 20, &second));
+    let began = Instant::now();
+    settles(&mirror, &telling.source);
+    assert!(began.elapsed() < Duration::from_secs(15), "it waited for the list: {:?}", began.elapsed());
+}

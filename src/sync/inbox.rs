@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::behind::until;
@@ -314,12 +315,15 @@ impl Engine {
             .await
     }
 
-    /// Brings what is delivered into the tree, as it comes. Runs until it is dropped.
+    /// Brings what is delivered into the tree, as it comes, and has the lists read for what they alone can tell. Runs until
+    /// it is dropped.
     pub(super) async fn attend(self: &Arc<Self>) {
         let mut tries = 0;
         // When the lists are read next, and when what came is fetched ahead of use.
         let (mut due, mut ahead): (Option<Instant>, Option<Instant>) = (None, None);
         let mut looks: Vec<Instant> = Vec::new();
+        // The lists may take long: what joins does not wait for them.
+        let mut errand: Option<Errand> = None;
         let mut said = Said::default();
         loop {
             let gaps = match self.take().await {
@@ -345,29 +349,31 @@ impl Engine {
                 }
             };
             let look = looks.first().copied();
+            let idle = errand.is_none();
             tokio::select! {
                 () = self.inbox.wake.notified() => {}
-                () = until(due) => {
+                () = until(due), if idle => {
                     due = None;
-                    let (announced, last) = self.announced();
                     // Something is not as it should be: the safety net is drawn in.
                     self.inbox.slower.store(1, Ordering::Release);
-                    match self.sync(Trigger::Notified(announced)).await {
-                        Ok(summary) => {
-                            tries = if summary.partial { tries + 1 } else { 0 };
-                            self.inbox.named.fetch_max(last, Ordering::AcqRel);
-                            self.inbox.wake.notify_one();
-                            gaps.into_iter().for_each(|channel| self.inbox.note(channel, |heard| heard.gaps += 1));
-                            looks = AGAIN.map(|wait| Instant::now() + wait + part_of(SPREAD)).into();
-                        }
-                        // The error is in the status.
-                        Err(_) => tries += 1,
-                    }
+                    let (announced, last) = self.announced();
+                    errand = Some(Errand { sync: self.read_lists(announced), wanted: Some((last, gaps)) });
                 }
-                () = until(look) => {
+                () = until(look), if idle => {
                     looks.remove(0);
+                    errand = Some(Errand { sync: self.read_lists(Announced::default()), wanted: None });
+                }
+                (found, wanted) = finished(&mut errand) => {
+                    let Some((last, gaps)) = wanted else { continue };
                     // The error is in the status.
-                    let _ = self.sync(Trigger::Notified(Announced::default())).await;
+                    let Some(summary) = found else {
+                        tries += 1;
+                        continue;
+                    };
+                    tries = if summary.partial { tries + 1 } else { 0 };
+                    self.inbox.named.fetch_max(last, Ordering::AcqRel);
+                    gaps.into_iter().for_each(|channel| self.inbox.note(channel, |heard| heard.gaps += 1));
+                    looks = AGAIN.map(|wait| Instant::now() + wait + part_of(SPREAD)).into();
                 }
                 () = until(ahead) => {
                     ahead = None;
@@ -375,6 +381,11 @@ impl Engine {
                 }
             }
         }
+    }
+
+    fn read_lists(self: &Arc<Self>, announced: Announced) -> Leashed<Option<Summary>> {
+        let own = Arc::clone(self);
+        Leashed(tokio::spawn(async move { own.sync(Trigger::Notified(announced)).await.ok() }))
     }
 
     /// What the framework notifications that wait say has changed, and the number of the last one of them.
@@ -494,6 +505,29 @@ struct Taken {
     lists: Option<Datetime>,
     /// The channels on which something is missing.
     gaps: Vec<i64>,
+}
+
+/// The lists are being read.
+struct Errand {
+    sync: Leashed<Option<Summary>>,
+    /// If that is for deliveries: the last one that names documents, and the channels on which something is missing.
+    wanted: Option<(i64, Vec<i64>)>,
+}
+
+/// A task that goes no further than whoever waits for it.
+struct Leashed<T>(JoinHandle<T>);
+
+impl<T> Drop for Leashed<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Waits for the lists to be read, if they are; what that came to, unless it failed, and what it was for.
+async fn finished(errand: &mut Option<Errand>) -> (Option<Summary>, Option<(i64, Vec<i64>)>) {
+    let Some(under_way) = errand else { return std::future::pending().await };
+    let found = (&mut under_way.sync.0).await.ok().flatten();
+    (found, errand.take().and_then(|errand| errand.wanted))
 }
 
 /// What the log is told of notifications: now and then, how many there were.
