@@ -57,6 +57,23 @@ fn the_topic_itself_names_its_hub_where_the_capability_list_does_not() {
 }
 
 #[test]
+fn a_hub_that_the_topic_alone_names_is_stayed_with() {
+    let ill = support::server::Server::start();
+    ill.on("/hub", |_| Reply::status(503));
+    let hub = Hub::start(&HubOptions::default());
+    let mut telling = Telling::start(seed(), 5, false);
+    let url = telling.source.url("/topic");
+    topic(&telling, &format!("<{}>; rel=\"hub\"", hub.url()));
+    telling.offers(&channel(&url, CHANGES, &[&ill.url("/hub")]));
+    let mirror = mount(&telling, &listening());
+    live(&mirror);
+    std::thread::sleep(Duration::from_secs(3));
+    delivers(&hub, &url, &mut telling, &mirror);
+    assert_eq!(ill.count("/hub"), 1, "each is asked once");
+    assert_eq!(hub.log().matches("POST /hub").count(), 1);
+}
+
+#[test]
 fn a_hub_that_moved_is_followed_and_one_that_is_gone_gives_way_to_the_next() {
     for status in [301, 302, 307, 308] {
         let hub = Hub::start(&HubOptions::default());

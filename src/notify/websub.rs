@@ -54,6 +54,8 @@ struct Stay<'c> {
     asked: Vec<Subscription>,
     /// What a hub granted.
     granted: Option<Subscription>,
+    /// The hubs that the Capability List named then: another may have, too.
+    named: Vec<String>,
     /// Whether that was in this process, and goes on.
     live: bool,
     tell: mpsc::Sender<Said>,
@@ -63,8 +65,16 @@ struct Stay<'c> {
 /// Stays subscribed to a channel, for ever.
 pub(super) async fn stay(context: Arc<Context>, offered: OfferedChannel) {
     let (tell, said) = mpsc::channel(MOST_SAID);
-    let mut stay =
-        Stay { context: &context, offered: &offered, asked: Vec::new(), granted: None, live: false, tell, said };
+    let mut stay = Stay {
+        context: &context,
+        offered: &offered,
+        asked: Vec::new(),
+        granted: None,
+        named: Vec::new(),
+        live: false,
+        tell,
+        said,
+    };
     stay.resume();
     let mut tries = 0;
     loop {
@@ -180,6 +190,7 @@ impl Stay<'_> {
             standing.expires = subscription.expires;
         });
         self.live = true;
+        self.named = self.hubs();
         let before = self.granted.replace(subscription);
         if let Some(before) = before.filter(|before| before.token != token) {
             self.asked.retain(|asked| asked.token != before.token);
@@ -238,10 +249,12 @@ impl Stay<'_> {
         }
     }
 
-    /// Whether the Capability List names hubs, and not the one that we are subscribed at.
+    /// Whether the Capability List names other hubs than it did, and not the one that we are subscribed at.
     fn moved(&self) -> bool {
         let hubs = self.hubs();
-        !hubs.is_empty() && !self.granted.as_ref().is_some_and(|granted| hubs.contains(&granted.hub))
+        !hubs.is_empty()
+            && hubs != self.named
+            && !self.granted.as_ref().is_some_and(|granted| hubs.contains(&granted.hub))
     }
 
     fn is_granted(&self, token: &str) -> bool {
@@ -357,10 +370,8 @@ impl Stay<'_> {
             }
         }
         Err(Failure::Other(posted.err().unwrap_or_else(|| {
-            let (hub, seconds) = (&subscription.hub, VERIFIED.as_secs());
-            format!(
-                "{hub}: it took the subscription, but did not verify it within {seconds} s; can it reach callback=?"
-            )
+            let (hub, seconds, callback) = (&subscription.hub, VERIFIED.as_secs(), self.shown_callback());
+            format!("{hub}: it took the subscription, and did not verify it for {seconds} s; can it reach {callback}?")
         })))
     }
 }
