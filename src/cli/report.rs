@@ -420,6 +420,7 @@ impl Report {
         let sum = |number: fn(&ChannelReport) -> u64| self.channels.iter().map(number).sum();
         counter("notifications", "Notifications that came since the mount.", sum(|channel| channel.received));
         counter("notifications_refused", "Deliveries that were not believed.", sum(|channel| channel.refused.all()));
+        counter("changes_not_notified", "Changes that polls found while all channels looked live.", missed);
         counter(
             "notification_gaps",
             "Gaps between notifications that lists had to close.",
