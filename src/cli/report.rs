@@ -417,15 +417,11 @@ impl Report {
             text.push_str(&format!("# TYPE resourcesync_{name} counter\n# HELP resourcesync_{name} {help}\n"));
             text.push_str(&format!("resourcesync_{name}_total {value}\n"));
         };
-        let sum = |number: fn(&ChannelReport) -> u64| self.channels.iter().map(number).sum();
-        counter("notifications", "Notifications that came since the mount.", sum(|channel| channel.received));
-        counter("notifications_refused", "Deliveries that were not believed.", sum(|channel| channel.refused.all()));
+        let Notifications { received, refused, gaps, missed, .. } = self.notifications;
+        counter("notifications", "Notifications that came since the mount.", received);
+        counter("notifications_refused", "Deliveries that were not believed.", refused);
+        counter("notification_gaps", "Gaps between notifications that lists had to close.", gaps);
         counter("changes_not_notified", "Changes that polls found while all channels looked live.", missed);
-        counter(
-            "notification_gaps",
-            "Gaps between notifications that lists had to close.",
-            sum(|channel| channel.gaps),
-        );
         text.push_str("# TYPE resourcesync_fetched_bytes counter\n# UNIT resourcesync_fetched_bytes bytes\n");
         text.push_str("# HELP resourcesync_fetched_bytes Content fetched since the mount.\n");
         text.push_str(&format!("resourcesync_fetched_bytes_total {}\n# EOF\n", self.progress.fetched_bytes));
