@@ -57,6 +57,22 @@ fn the_topic_itself_names_its_hub_where_the_capability_list_does_not() {
 }
 
 #[test]
+fn framework_notifications_come_by_hub_too() {
+    let hub = Hub::start(&HubOptions::default());
+    let mut telling = Telling::start(seed(), 5, true);
+    let url = topic(&telling, "");
+    telling.offers(&channel(&url, "framework-notification", &[&hub.url()]));
+    let mirror = mount(&telling, &listening());
+    live(&mirror);
+    telling.source.put("/data/unsaid.txt", b"unsaid");
+    telling.source.list(telling.second + 10);
+    let list =
+        support::entry(&telling.source.url("/resourcelist.xml"), "change=\"created\" capability=\"resourcelist\"");
+    hub.push(&url, support::document("framework-notification", "", "", &list).as_bytes());
+    settles(&mirror, &telling.source);
+}
+
+#[test]
 fn a_hub_that_the_topic_alone_names_is_stayed_with() {
     let ill = support::server::Server::start();
     ill.on("/hub", |_| Reply::status(503));

@@ -8,6 +8,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use hmac::{Hmac, KeyInit as _, Mac as _};
 use support::changes::{Source, agrees};
 use support::hub::{Hub, HubOptions};
 use support::telling::{Telling, free_port, has_all_versions, live, notification, only_channel, settles};
@@ -158,6 +159,29 @@ fn what_is_too_large_or_of_another_topic_changes_nothing_and_is_counted() {
     hub.push(&topic, told.as_bytes());
     heard(&mirror, 1);
     agrees(&mirror, &telling.source);
+}
+
+#[test]
+fn what_was_answered_well_is_there_after_a_kill() {
+    let hub = Hub::start(&HubOptions::default());
+    // No list tells of it: what is not on the disk by then is lost.
+    let mut telling = Telling::start(seed(), 5, false);
+    telling.topic(&hub.url());
+    let mirror = mounted(&telling.source, "");
+    for _ in 0..5 {
+        let known = hub.subscriptions()[0].clone();
+        let told = telling.tells();
+        let mut mac = Hmac::<sha2::Sha512>::new_from_slice(known.secret.unwrap().as_bytes()).unwrap();
+        mac.update(told.as_bytes());
+        let signature = support::hex(&mac.finalize().into_bytes());
+        let header = format!("X-Hub-Signature: sha512={signature}\r\n");
+        assert_eq!(posts(&known.callback, &header, told.as_bytes()), "202");
+        mirror.kill();
+        let output = mirror.try_mount();
+        assert!(output.status.success(), "{}", support::text(&output));
+        settles(&mirror, &telling.source);
+    }
+    has_all_versions(&mirror, &telling);
 }
 
 #[test]

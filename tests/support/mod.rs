@@ -282,7 +282,13 @@ pub fn files(root: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut left = vec![root.to_owned()];
     while let Some(folder) = left.pop() {
-        for item in fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display())) {
+        let items = match fs::read_dir(&folder) {
+            Ok(items) => items,
+            // It went while this walked: all that was in it did.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && folder != root => continue,
+            Err(error) => panic!("{}: {error}", folder.display()),
+        };
+        for item in items {
             let item = item.expect("an entry");
             if item.file_type().expect("its type").is_dir() {
                 left.push(item.path());
