@@ -124,6 +124,63 @@ fn a_hub_that_denies_is_shown_with_its_reason_and_a_websocket_takes_its_place() 
 }
 
 #[test]
+fn a_hub_that_does_not_answer_for_a_minute_yields_to_a_websocket_and_comes_back() {
+    let mut telling = Telling::start(seed(), 5, true);
+    let url = topic(&telling, "");
+    let mut hub = Hub::start(&HubOptions::default());
+    hub.stop();
+    let mut sends = Channel::start(None);
+    telling.offers(&(channel(&url, CHANGES, &[&hub.url()]) + &channel(&sends.url(), CHANGES, &[])));
+    let mirror = mount(&telling, &listening());
+    let began = Instant::now();
+    while sends.clients() == 0 {
+        assert!(began.elapsed() < Duration::from_secs(100), "nobody takes its place");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert!(began.elapsed() > Duration::from_secs(50), "it was given its time");
+    let told = telling.tells();
+    assert_eq!(sends.send(&told), 1);
+    settles(&mirror, &telling.source);
+    hub.start_again();
+    let began = Instant::now();
+    while sends.clients() > 0 {
+        assert!(began.elapsed() < Duration::from_secs(150), "one of them is enough");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    live(&mirror);
+    delivers(&hub, &url, &mut telling, &mirror);
+}
+
+#[test]
+fn behind_a_proxy_the_path_of_the_callback_may_be_kept_or_cut() {
+    let hub = Hub::start(&HubOptions::default());
+    let mut telling = Telling::start(seed(), 5, true);
+    let url = telling.topic(&hub.url());
+    let port = free_port();
+    let base = format!("http://127.0.0.1:{port}/some/hook/");
+    let mirror = mount(&telling, &format!("poll=0,listen=127.0.0.1:{port},callback={base}"));
+    live(&mirror);
+    let known = hub.wait_for_subscriptions(1)[0].callback.clone();
+    let token = known.strip_prefix(&base).expect("it lies below what callback= says");
+    delivers(&hub, &url, &mut telling, &mirror);
+    let asks = |path: &str| {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let topic: String = url::form_urlencoded::byte_serialize(url.as_bytes()).collect();
+    let query = format!("hub.mode=subscribe&hub.topic={topic}&hub.challenge=c0de&hub.lease_seconds=900");
+    for path in [format!("/some/hook/{token}"), format!("/{token}")] {
+        assert!(asks(&format!("{path}?{query}")).ends_with("\r\n\r\nc0de"), "{path}");
+    }
+    // What the README has people look for.
+    assert!(asks("/some/hook/").contains(" 404 ") && asks("/").contains("there is no subscription here"));
+    assert_eq!(mirror.status()["notifications"]["callback"], base);
+}
+
+#[test]
 fn without_an_address_to_listen_at_a_hub_is_left_alone_and_the_status_says_what_would_help() {
     let hub = Hub::start(&HubOptions::default());
     let telling = Telling::start(seed(), 5, true);

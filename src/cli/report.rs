@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 
 use crate::catalog::{Channel, Feed, MemberTotals, SetRow, SetState, Totals};
 use crate::document::Datetime;
-use crate::notify::{self, Notifier, Phase, Refused};
+use crate::notify::{self, Notifier, Refused};
 use crate::sync::Engine;
 
 /// The state of one mount.
@@ -218,11 +218,7 @@ impl ChannelReport {
             capability: offered.channel.capability.name().to_owned(),
             transport: if offered.channel.url.starts_with("ws") { "websocket" } else { "websub" }.to_owned(),
             url: offered.channel.url,
-            state: match &standing.phase {
-                Phase::Live if !standing.is_live() => Phase::Failing(String::new()).name(),
-                phase => phase.name(),
-            }
-            .to_owned(),
+            state: standing.state().to_owned(),
             since: standing.since.map(|time| time.to_string()),
             reason: standing.reason().map(str::to_owned),
             hub: standing.hub,
@@ -321,7 +317,7 @@ impl Reporter {
         let channels = engine.readers().ask(|reader| reader.channels()).unwrap_or_default();
         let shown: Vec<SetReport> = sets.iter().map(|set| SetReport::of(set, &feeds(set), &channels)).collect();
         let lag = synced.map(|synced| (Datetime::now().nanos() - synced.nanos()).max(0).unsigned_abs() / 1_000_000_000);
-        let heard = engine.heard_in_all();
+        let (received, gaps) = engine.heard_in_all();
         Report {
             source: self.source.clone(),
             directory: self.directory.clone(),
@@ -337,9 +333,9 @@ impl Reporter {
             lag,
             channels: self.notifier.channels().into_iter().map(ChannelReport::of).collect(),
             notifications: Notifications {
-                received: heard.received,
+                received,
                 refused: self.notifier.refused(),
-                gaps: heard.gaps,
+                gaps,
                 missed: engine.not_notified(),
                 callback: self.notifier.callback().map(|url| url.as_str().to_owned()),
             },

@@ -25,18 +25,6 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// `joining`, `live`, `failing`, `denied` or `unused`.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Joining => "joining",
-            Self::Live => "live",
-            Self::Failing(_) => "failing",
-            Self::Denied(_) => "denied",
-            Self::Unused(_) => "unused",
-        }
-    }
-
     /// Why it is not live.
     #[must_use]
     pub fn reason(&self) -> Option<&str> {
@@ -87,6 +75,18 @@ impl Standing {
         self.phase == Phase::Live && self.unsigned < DOES_NOT_SIGN
     }
 
+    /// `joining`, `live`, `failing`, `denied` or `unused`.
+    #[must_use]
+    pub fn state(&self) -> &'static str {
+        match self.phase {
+            Phase::Joining => "joining",
+            Phase::Live if self.is_live() => "live",
+            Phase::Live | Phase::Failing(_) => "failing",
+            Phase::Denied(_) => "denied",
+            Phase::Unused(_) => "unused",
+        }
+    }
+
     /// Why what is sent on it does not get here.
     #[must_use]
     pub fn reason(&self) -> Option<&str> {
@@ -112,12 +112,12 @@ impl Board {
     pub(super) fn note(&self, channel: i64, change: impl FnOnce(&mut Standing)) {
         let mut standings = self.standings.lock().unwrap_or_else(PoisonError::into_inner);
         let standing = standings.entry(channel).or_default();
-        let before = (standing.phase.clone(), standing.is_live());
+        let (phase, state) = (standing.phase.clone(), standing.state());
         change(standing);
-        if before.0.name() != standing.phase.name() || standing.since.is_none() {
+        if state != standing.state() || standing.since.is_none() {
             standing.since = Some(Datetime::now());
         }
-        if before != (standing.phase.clone(), standing.is_live()) {
+        if (phase, state) != (standing.phase.clone(), standing.state()) {
             self.changed.send_replace(());
         }
     }

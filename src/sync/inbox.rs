@@ -230,8 +230,7 @@ impl Engine {
     /// If the catalog fails.
     pub async fn joined(&self, channel: i64) -> Result<(), SyncError> {
         self.ledger.write(move |transaction| transaction.channel_joins(channel, None)).await?;
-        self.inbox.joined.store(true, Ordering::Release);
-        self.inbox.wake.notify_one();
+        self.missed();
         Ok(())
     }
 
@@ -258,18 +257,11 @@ impl Engine {
         self.inbox.missed.load(Ordering::Acquire)
     }
 
-    /// What came since the mount, on all channels that ever were.
+    /// Deliveries that were kept, and gaps, since the mount, on all channels that ever were.
     #[must_use]
-    pub fn heard_in_all(&self) -> Heard {
+    pub fn heard_in_all(&self) -> (u64, u64) {
         let heard = self.inbox.heard.lock().unwrap_or_else(PoisonError::into_inner);
-        heard.values().fold(Heard::default(), |sum, one| Heard {
-            received: sum.received + one.received,
-            repeated: sum.repeated + one.repeated,
-            pings: sum.pings + one.pings,
-            gaps: sum.gaps + one.gaps,
-            last: sum.last.max(one.last),
-            ..sum
-        })
+        heard.values().fold((0, 0), |(received, gaps), one| (received + one.received, gaps + one.gaps))
     }
 
     /// Takes a delivery in. When this returns, it is on the disk, and will be in the tree. Returns whether it tells more
