@@ -6,7 +6,7 @@
 
 use rusqlite::{OptionalExtension, params};
 
-use super::packages::{Listed, Sameness};
+use super::listed::{Listed, Sameness};
 use super::transaction::{NOBODY, Transaction};
 use super::{CatalogError, Record};
 use crate::document::{Change, Hashes};

@@ -8,8 +8,8 @@ use std::collections::{HashMap, HashSet};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::changes::How;
+use super::members::MEMBER_HERE;
 use super::mementos::{EntrySays, MementoLink, OWN};
-use super::packages::MEMBER_HERE;
 use super::reader::{Reader, derived_uri};
 use super::record::Extra;
 use super::{CatalogError, ROOT};

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::packages::{MEMBER, MEMBER_HERE, MemberRow, member};
+use super::members::{MEMBER, MEMBER_HERE, MemberRow, member};
 use super::record::Extra;
 use super::rows::SetRow;
 use super::{CatalogError, Inode, ROOT, directory_ino, schema, version_ino};

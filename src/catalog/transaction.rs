@@ -7,7 +7,7 @@ use rusqlite::params;
 
 use super::CatalogError;
 use super::changes::How;
-use super::packages::{Listed, Sameness};
+use super::listed::{Listed, Sameness};
 use super::reader::derived_uri;
 use super::record::Record;
 use super::remembered::Remembered;
