@@ -20,6 +20,7 @@
 //! Times are nanoseconds since 1970 in UTC. A *live* name is one of the current tree: a file with a
 //! current version, or a directory below which a live file is.
 
+mod bulk;
 mod changes;
 mod channels;
 mod compare;

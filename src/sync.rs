@@ -33,6 +33,7 @@ mod fill;
 mod history;
 mod inbox;
 mod ledger;
+mod listing;
 mod lists;
 mod members;
 mod mementos;

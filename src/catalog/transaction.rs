@@ -6,6 +6,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use rusqlite::params;
 
 use super::CatalogError;
+use super::bulk::NewVersion;
 use super::changes::How;
 use super::listed::{Listed, Sameness};
 use super::reader::derived_uri;
@@ -53,9 +54,9 @@ pub struct Transaction<'w> {
     pub(super) now: i64,
     /// Resources whose versions changed, where archives remember any: what lies between is put right at the end.
     pub(super) remembered: Remembered,
-    seen: Numbers,
+    pub(super) seen: Numbers,
     media: HashMap<String, i64>,
-    resources: HashMap<i64, i64>,
+    pub(super) resources: HashMap<i64, i64>,
     /// Documents of the set that had not changed: what they list stands.
     kept: HashSet<i64>,
     /// Documents that are manifests of packages.
@@ -87,7 +88,7 @@ pub struct Recent {
 const MOST_RECENT: usize = 300_000;
 
 impl Recent {
-    fn add(&mut self, record: &Record, version: i64) {
+    pub(super) fn add(&mut self, record: &Record, version: i64) {
         if self.known.len() < MOST_RECENT {
             let key = self.keys.hash_one(&record.uri);
             self.known.insert(key, (version, record.fingerprint(&self.keys)));
@@ -463,9 +464,7 @@ impl<'w> Transaction<'w> {
         let id = self.next_version;
         self.next_version += 1;
         let media = self.media(record.media.as_deref())?;
-        let hashes = (!record.hashes.is_empty()).then(|| record.hashes.to_bytes());
-        let listed = record.size.and_then(|size| i64::try_from(size).ok());
-        let (object, found) = match heir_of {
+        let (object, size) = match heir_of {
             None => (None, None),
             Some(before) => self
                 .transaction
@@ -475,30 +474,9 @@ impl<'w> Transaction<'w> {
                 )?
                 .query_row([before], |row| Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, Option<i64>>(1)?)))?,
         };
-        // No expression of a parameter here: SQLite would plan it anew for each value.
-        self.transaction
-            .prepare_cached(
-                "INSERT INTO version (id, name, document, begin, mtime, dated, size, settled, hashes, media, extra, object, change, came)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
-            )?
-            .execute(params![
-                id,
-                name,
-                document,
-                record.begin.nanos(),
-                record.mtime.nanos(),
-                record.dated,
-                listed.or(found),
-                listed.is_none(),
-                hashes,
-                media,
-                record.extra,
-                object,
-                // Of what came with the first lists, that is all there is to say.
-                self.sync.map(|_| how.number()),
-                self.sync
-            ])?;
+        self.insert_versions(&[NewVersion { id, name, record, media, object, size }], document, how)?;
         if let Some(before) = heir_of {
+            let hashes = (!record.hashes.is_empty()).then(|| record.hashes.to_bytes());
             // What the manifest said of the bytes still holds them, where the new version's document says less.
             self.transaction
                 .prepare_cached(

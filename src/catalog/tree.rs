@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::bulk::LastNames;
 use super::rows::Changes;
 use super::{CatalogError, ROOT, directory_ino};
 use crate::path::SELF;
@@ -36,6 +37,8 @@ pub(super) struct Tree {
     shrunk: BTreeSet<i64>,
     /// Files that moved into a directory of their own name: their old and their new numbers.
     pub(super) moved: Vec<(i64, i64)>,
+    /// The last name of directories that lists are written into.
+    pub(super) last_names: LastNames,
     pub(super) next_name: i64,
     pub(super) changes: Changes,
 }
@@ -152,6 +155,7 @@ impl Tree {
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, 9223372036854775807, -9223372036854775808)",
         )?;
         statement.execute(params![id, parent, name, rset, uri, version])?;
+        self.last_names.put(parent, name);
         Ok(id)
     }
 
@@ -184,6 +188,13 @@ impl Tree {
             at = id;
         }
         Ok(at)
+    }
+
+    /// The directory at `names` below `root`, if it is the one that was walked to last.
+    pub(super) fn at(&self, root: i64, names: &[String]) -> Option<i64> {
+        let Chain { root: from, steps } = &self.chain;
+        let there = *from == root && steps.len() == names.len() && steps.iter().map(|(name, _)| name).eq(names);
+        there.then(|| steps.last().map_or(root, |(_, id)| *id))
     }
 
     /// The name at `names` below `root`, if there is one: be it a directory, or one that was, or will be.
@@ -232,11 +243,16 @@ impl Tree {
 
     /// A live name appeared in (+1), went from (-1), or changed in (0) a directory.
     pub(super) fn count(&mut self, connection: &Connection, directory: i64, name: &str, delta: i64) -> Result<()> {
-        *self.deltas.entry(directory).or_insert(0) += delta;
         if delta < 0 {
             self.shrunk.insert(directory);
         }
         self.changes.name(directory_ino(directory), name);
+        self.count_many(connection, directory, delta)
+    }
+
+    /// So many live names appeared in a directory.
+    pub(super) fn count_many(&mut self, connection: &Connection, directory: i64, delta: i64) -> Result<()> {
+        *self.deltas.entry(directory).or_insert(0) += delta;
         if self.deltas.len() > MOST_DELTAS {
             self.settle(connection, 0)?;
         }

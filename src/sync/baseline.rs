@@ -9,14 +9,15 @@ use std::sync::Arc;
 
 use super::attach::{Attacher, Fresh};
 use super::dumps;
-use super::lists::{self, Lists, Spooled};
+use super::listing;
+use super::lists::{Lists, Spooled};
 use super::seed::{self, Baseline};
 use super::status::Status;
 use super::{Engine, Summary, SyncError};
 use crate::catalog::{
     CatalogError, DocumentRow, Outcome, Recent, SetRow, SetState, SyncResult, Tally, Transaction, Writer,
 };
-use crate::document::{Datetime, Facts, Limits, Reader};
+use crate::document::{Datetime, Warnings};
 use crate::path::Mapper;
 use crate::source::FoundSet;
 
@@ -218,62 +219,38 @@ fn apply_document(
     summary: &mut Summary,
     fresh: &mut Vec<Fresh>,
 ) -> Result<Option<u64>, CatalogError> {
-    let Spooled { row, base, path, package, .. } = &document;
-    let mut attacher = match package.as_ref().map(Attacher::new).transpose() {
+    let mut attacher = match document.package.as_ref().map(Attacher::new).transpose() {
         Ok(attacher) => attacher,
         Err(error) => {
             status.error(&error.to_string());
             None
         }
     };
-    let file = std::fs::File::open(path).map_err(|error| CatalogError::io(path, error))?;
-    let at = row.at.unwrap_or_else(Datetime::now);
-    let mut reader = match Reader::open(&file, &row.url, Limits::default()) {
-        Ok(reader) => reader,
-        Err(error) => {
-            status.error(&error.to_string());
-            return Ok(None);
-        }
-    };
-    if row.at.is_none() {
-        reader.warnings_mut().push(0, "the list has no `at`; when its snapshot began is not known");
-    }
-    let mut entries = 0;
-    let whole = loop {
-        let entry = match reader.next() {
-            Ok(Some(entry)) => entry,
-            Ok(None) => break true,
-            Err(error) => {
-                status.error(&format!("{error}; what it lists before that is kept, and nothing is deleted"));
-                break false;
+    let mut repeated = Warnings::default();
+    let read = listing::read(&document, mapper, status, |batch| {
+        let all = transaction.upsert_all(set.id, set.directory, id, &batch.records)?;
+        for (came, (entry, record)) in all.into_iter().zip(batch.entries.iter().zip(&batch.records)) {
+            match came.outcome {
+                Outcome::Added => summary.added += 1,
+                Outcome::Updated => summary.updated += 1,
+                Outcome::Unchanged => summary.unchanged += 1,
+                Outcome::Repeated => {
+                    repeated.push(entry.line, format_args!("{} is listed twice; the first counts", entry.loc));
+                    continue;
+                }
             }
-        };
-        entries += 1;
-        if entries % 1000 == 0 {
-            status.update(|progress| progress.entries += 1000);
-        }
-        let facts = Facts::of_entry(&entry, reader.warnings_mut());
-        let Some(record) = lists::record(mapper, base, &entry, &facts, at, reader.warnings_mut()) else { continue };
-        let upserted = transaction.upsert(set.id, set.directory, id, &record)?;
-        match upserted.outcome {
-            Outcome::Added => summary.added += 1,
-            Outcome::Updated => summary.updated += 1,
-            Outcome::Unchanged => summary.unchanged += 1,
-            Outcome::Repeated => {
-                reader.warnings_mut().push(entry.line, format_args!("{} is listed twice; the first counts", entry.loc));
-                continue;
+            if let (Some(attacher), Some(version)) = (&mut attacher, came.version) {
+                attacher.give(transaction, entry, record, version)?;
             }
         }
-        if let (Some(attacher), Some(version)) = (&mut attacher, upserted.version) {
-            attacher.give(transaction, &entry, &record, version)?;
-        }
-    };
-    status.update(|progress| progress.entries += entries % 1000);
-    for warning in reader.warnings().lines() {
-        status.warning(&format!("{}: {warning}", row.url));
+        status.update(|progress| progress.entries += batch.entries.len() as u64);
+        Ok(())
+    })?;
+    for warning in read.warnings.lines().into_iter().chain(repeated.lines()) {
+        status.warning(&format!("{}: {warning}", document.row.url));
     }
     if let Some(attacher) = attacher {
         fresh.push(attacher.finish(transaction, status)?);
     }
-    Ok(whole.then_some(entries))
+    Ok(read.whole.then_some(read.entries))
 }

@@ -1,0 +1,121 @@
+//! A list, read on a thread of its own while what was read before is written.
+//!
+//! Reading an entry, with all that is asked of a document from outside, costs as much as writing its rows. With
+//! both on one thread, 3.77 million entries took 20 s after they were here; side by side, as long as the
+//! slower of the two. Batches go back to be dropped where they were made: memory that one thread takes and
+//! another frees makes both wait.
+
+use std::sync::mpsc::{self, Receiver, SyncSender};
+
+use super::lists::{self, Spooled};
+use super::status::Status;
+use crate::catalog::{CatalogError, Record};
+use crate::document::{Datetime, Entry, Facts, Limits, Reader, Warnings};
+use crate::path::Mapper;
+
+/// How many entries go over at once.
+const BATCH: usize = 256;
+/// How many batches the reading may be ahead of the writing.
+const AHEAD: usize = 8;
+
+/// Some entries of a list, in its order, and what each says of a resource.
+#[derive(Default)]
+pub(super) struct Batch {
+    pub(super) entries: Vec<Entry>,
+    pub(super) records: Vec<Record>,
+}
+
+/// How a list was read.
+#[derive(Default)]
+pub(super) struct Read {
+    /// The number of entries, of those passed over too.
+    pub(super) entries: u64,
+    /// Whether it was read to its end.
+    pub(super) whole: bool,
+    /// What was tolerated.
+    pub(super) warnings: Warnings,
+}
+
+/// Reads a list, and gives it away in batches, until `take` fails. What is wrong with the list is told to `status`.
+pub(super) fn read(
+    document: &Spooled,
+    mapper: &Mapper,
+    status: &Status,
+    mut take: impl FnMut(&Batch) -> Result<(), CatalogError>,
+) -> Result<Read, CatalogError> {
+    let path = &document.path;
+    let file = std::fs::File::open(path).map_err(|error| CatalogError::io(path, error))?;
+    let (batches, coming) = mpsc::sync_channel(AHEAD);
+    let (give_back, spent) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let reading = std::thread::Builder::new()
+            .name("list".to_owned())
+            .spawn_scoped(scope, || parse(&file, document, mapper, status, batches, spent))
+            .map_err(|error| CatalogError::io(path, error))?;
+        for batch in coming {
+            take(&batch)?;
+            // Whoever read the list may be done with it.
+            let _ = give_back.send(batch);
+        }
+        // It panics in no case that is known; then nothing that it left out is taken for gone.
+        Ok(reading.join().unwrap_or_default())
+    })
+}
+
+fn parse(
+    file: &std::fs::File,
+    document: &Spooled,
+    mapper: &Mapper,
+    status: &Status,
+    batches: SyncSender<Batch>,
+    spent: Receiver<Batch>,
+) -> Read {
+    let row = &document.row;
+    let mut read = Read::default();
+    let mut reader = match Reader::open(file, &row.url, Limits::default()) {
+        Ok(reader) => reader,
+        Err(error) => {
+            status.error(&error.to_string());
+            return read;
+        }
+    };
+    let at = row.at.unwrap_or_else(Datetime::now);
+    if row.at.is_none() {
+        reader.warnings_mut().push(0, "the list has no `at`; when its snapshot began is not known");
+    }
+    let mut batch = Batch::default();
+    loop {
+        let entry = match reader.next() {
+            Ok(Some(entry)) => entry,
+            Ok(None) => {
+                read.whole = true;
+                break;
+            }
+            Err(error) => {
+                status.error(&format!("{error}; what it lists before that is kept, and nothing is deleted"));
+                break;
+            }
+        };
+        read.entries += 1;
+        let facts = Facts::of_entry(&entry, reader.warnings_mut());
+        if let Some(record) = lists::record(mapper, &document.base, &entry, &facts, at, reader.warnings_mut()) {
+            batch.records.push(record);
+            batch.entries.push(entry);
+        }
+        if batch.records.len() == BATCH {
+            if batches.send(batch).is_err() {
+                // Whoever writes has failed, and says so.
+                return read;
+            }
+            batch = spent.try_recv().unwrap_or_default();
+            spent.try_iter().for_each(drop);
+            batch.entries.clear();
+            batch.records.clear();
+        }
+    }
+    if !batch.records.is_empty() && batches.send(batch).is_err() {
+        read.whole = false;
+    }
+    read.warnings = std::mem::take(reader.warnings_mut());
+    read
+}
