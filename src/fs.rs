@@ -33,13 +33,17 @@ mod attributes;
 mod control;
 mod inodes;
 pub mod invalidate;
+mod io;
 mod listing;
+mod requests;
 mod stream;
 mod versions;
 mod xattr;
 
 pub use adapter::{Filesystem, View};
 pub use inodes::Moments;
+pub use io::{Asked as AskedIo, Io, Way};
+pub use requests::{Kind, Requests};
 
 use crate::document::Datetime;
 use crate::store::Body;

@@ -127,6 +127,10 @@ pub struct Reader {
     mapper: Arc<Mapper>,
 }
 
+/// How many versions a sample looks at, and how far from where it looks one may lie.
+const SAMPLES: i64 = 101;
+const NEARBY: i64 = 1000;
+
 const NODE: &str = "n.id, n.changed, v.id, v.mtime, v.size";
 
 impl Reader {
@@ -199,6 +203,25 @@ impl Reader {
         let mut statement = self.connection.prepare_cached("SELECT parent FROM name WHERE id = ?1")?;
         let parent: Option<i64> = statement.query_row([directory], |row| row.get(0)).optional()?;
         Ok(parent.filter(|parent| *parent > 0))
+    }
+
+    /// A size that about half of the current files do not reach, in bytes, by a sample of them; none if no size is known.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn median_size(&self) -> Result<Option<u64>> {
+        let last: i64 = self.connection.query_row("SELECT COALESCE(max(id), 0) FROM version", [], |row| row.get(0))?;
+        let mut statement = self.connection.prepare_cached(
+            "SELECT size FROM version WHERE id BETWEEN ?1 AND ?1 + ?2 AND until IS NULL AND size IS NOT NULL LIMIT 1",
+        )?;
+        let mut sizes = Vec::new();
+        for number in 0..SAMPLES {
+            sizes.extend(
+                statement.query_row([last * number / SAMPLES, NEARBY], |row| size(row, 0)).optional()?.flatten(),
+            );
+        }
+        let half = sizes.len() / 2;
+        Ok((!sizes.is_empty()).then(|| *sizes.select_nth_unstable(half).1))
     }
 
     /// All that is kept of a version.

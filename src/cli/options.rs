@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::fs::AskedIo;
 use crate::sync::{SeedFrom, Verify};
 
 /// One `-o` option as users read of it.
@@ -106,9 +107,10 @@ pub const DEFINITIONS: &[Definition] = &[
     define("allow_other", "on for root", "let others than who mounts use it"),
     define("default_permissions", "on for root", "let the kernel check permissions"),
     define(
-        "io=auto|kernel",
+        "io=auto|kernel|passthrough",
         "auto",
-        "how file content reaches readers; the kernel's page cache is all there is so far",
+        "how content reaches readers: from the kernel's page cache (fastest for small files), or straight from the \
+         files of the cache (for very large ones; for root); auto chooses by the sizes of the resources",
     ),
     define("ro", "always", "read-only; rw is accepted and served read-only"),
     define("remount", "", "change timeout, connections, rate and poll of a mount that is there"),
@@ -209,6 +211,7 @@ pub struct Options {
     pub wait: Duration,
     pub bg: bool,
     pub visible: bool,
+    pub io: AskedIo,
     pub uid: Option<u32>,
     pub gid: Option<u32>,
     pub umask: u16,
@@ -244,6 +247,7 @@ impl Default for Options {
             wait: Duration::from_secs(60),
             bg: false,
             visible: false,
+            io: AskedIo::Auto,
             uid: None,
             gid: None,
             umask: 0o022,
@@ -348,7 +352,11 @@ impl Options {
                 let known = [("auto", SeedFrom::Auto), ("dump", SeedFrom::Dump), ("list", SeedFrom::List)];
                 self.seed = choice(name, needs()?, &known)?;
             }
-            "io" => choice(name, needs()?, &[("auto", ()), ("kernel", ())])?,
+            "io" => {
+                let known =
+                    [("auto", AskedIo::Auto), ("kernel", AskedIo::Kernel), ("passthrough", AskedIo::Passthrough)];
+                self.io = choice(name, needs()?, &known)?;
+            }
             "credentials" => self.credentials = Some(absolute(needs()?)?),
             "ca" => self.ca = Some(absolute(needs()?)?),
             "offline" => self.offline = true,

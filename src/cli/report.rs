@@ -1,5 +1,6 @@
 //! What a mount is doing, as `.resourcesync/status.json` and `status --json` show it.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,6 +12,7 @@ use tokio::runtime::Handle;
 
 use crate::catalog::{Channel, Feed, MemberTotals, SetRow, SetState, Totals};
 use crate::document::Datetime;
+use crate::fs::{Io, Requests};
 use crate::notify::{self, Notifier, Refused};
 use crate::sync::Engine;
 
@@ -41,7 +43,14 @@ pub(super) struct Report {
     pub(super) notifications: Notifications,
     pub(super) progress: Progress,
     pub(super) content: String,
+    /// `kernel` or `passthrough`; `auto` as long as nothing is known to choose by.
     pub(super) io: String,
+    /// Why.
+    #[serde(default)]
+    pub(super) io_why: String,
+    /// What the kernel asked since the mount, by kind: what it answers itself is not in it.
+    #[serde(default)]
+    pub(super) requests: BTreeMap<String, u64>,
     pub(super) seed: Seed,
     pub(super) packages: Packages,
     pub(super) error_count: u64,
@@ -239,6 +248,8 @@ impl ChannelReport {
 pub(super) struct Reporter {
     pub(super) engine: Arc<Engine>,
     pub(super) notifier: Arc<Notifier>,
+    pub(super) io: Arc<Io>,
+    pub(super) requests: Arc<Requests>,
     pub(super) source: String,
     pub(super) directory: PathBuf,
     pub(super) offline: bool,
@@ -318,6 +329,16 @@ impl Reporter {
         let shown: Vec<SetReport> = sets.iter().map(|set| SetReport::of(set, &feeds(set), &channels)).collect();
         let lag = synced.map(|synced| (Datetime::now().nanos() - synced.nanos()).max(0).unsigned_abs() / 1_000_000_000);
         let (received, gaps) = engine.heard_in_all();
+        let (io, io_why) = match self.io.choice(engine.readers()) {
+            Some(choice) => (
+                choice.way.name().to_owned(),
+                match self.io.trouble() {
+                    Some(trouble) => format!("{}; not for files of the cache: {trouble}", choice.why),
+                    None => choice.why,
+                },
+            ),
+            None => ("auto".to_owned(), "no sizes are known yet".to_owned()),
+        };
         Report {
             source: self.source.clone(),
             directory: self.directory.clone(),
@@ -356,7 +377,9 @@ impl Reporter {
                 seconds_left: progress.seconds_left,
             },
             content: if self.content_all { "all" } else { "lazy" }.to_owned(),
-            io: "kernel".to_owned(),
+            io,
+            io_why,
+            requests: self.requests.all().map(|(kind, count)| (kind.name().to_owned(), count)).collect(),
             seed,
             packages,
             error_count,
@@ -418,6 +441,11 @@ impl Report {
         counter("notifications_refused", "Deliveries that were not believed.", refused);
         counter("notification_gaps", "Gaps between notifications that lists had to close.", gaps);
         counter("changes_not_notified", "Changes that polls found while all channels looked live.", missed);
+        text.push_str("# TYPE resourcesync_requests counter\n");
+        text.push_str("# HELP resourcesync_requests What the kernel asked; warm work never leaves it.\n");
+        for (kind, count) in &self.requests {
+            text.push_str(&format!("resourcesync_requests_total{{kind=\"{kind}\"}} {count}\n"));
+        }
         text.push_str("# TYPE resourcesync_fetched_bytes counter\n# UNIT resourcesync_fetched_bytes bytes\n");
         text.push_str("# HELP resourcesync_fetched_bytes Content fetched since the mount.\n");
         text.push_str(&format!("resourcesync_fetched_bytes_total {}\n# EOF\n", self.progress.fetched_bytes));

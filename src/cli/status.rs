@@ -120,6 +120,7 @@ fn person(text: &mut String, report: &Report) {
         }
         line(text, "now", &doing);
     }
+    line(text, "io", &format!("{}: {}", report.io, report.io_why));
     let packages = &report.packages;
     if packages.known > 0 {
         let mut shown = format!(

@@ -14,6 +14,8 @@ use fuser::{
 use super::attributes::Owner;
 use super::control::{self, Snapshots};
 use super::inodes::{Moments, Place, versions_ino};
+use super::io::{Choice, Io, KEPT, Opened, Way};
+use super::requests::{Kind, Requests};
 use super::stream::Stream;
 use super::versions::{self, Versions};
 use super::{Contents, listing, xattr};
@@ -33,8 +35,10 @@ pub struct View {
     pub visible: bool,
     /// The generation of all inode numbers.
     pub generation: u64,
-    /// Whether a listing always brings attributes with it. That pins about 1.1 KB of kernel memory for
-    /// each entry, and makes `ls -l` and `find -ls` twice as fast; without, the kernel chooses.
+    /// Whether a listing always brings attributes with it. Then the first `find` takes three times as long as
+    /// of names alone, and the `find -ls`, `du` or `rsync` that follows a fifth: of 3.77 million files in
+    /// directories of 9,000, 25 s and then 17 s, where each LOOKUP that is asked takes 27 µs. Without, the kernel
+    /// chooses, and chooses names where a directory is read whole before its files are looked at.
     pub always_plus: bool,
 }
 
@@ -47,6 +51,9 @@ pub struct Filesystem {
     generation: Generation,
     snapshots: Arc<Snapshots>,
     versions: Arc<Versions>,
+    io: Arc<Io>,
+    opened: Opened,
+    requests: Arc<Requests>,
     no_open: bool,
     no_opendir: bool,
 }
@@ -84,7 +91,13 @@ pub(super) fn ask<T>(readers: &Pool, question: impl FnOnce(&Reader) -> Result<T,
 impl Filesystem {
     /// A file system over a catalog and what brings content.
     #[must_use]
-    pub fn new(readers: Arc<Pool>, contents: Arc<dyn Contents>, view: View) -> Self {
+    pub fn new(
+        readers: Arc<Pool>,
+        contents: Arc<dyn Contents>,
+        view: View,
+        io: Arc<Io>,
+        requests: Arc<Requests>,
+    ) -> Self {
         let owner = Owner { uid: view.uid, gid: view.gid, umask: view.umask };
         let (generation, snapshots) = (Generation(view.generation), Arc::<Snapshots>::default());
         let versions =
@@ -97,6 +110,9 @@ impl Filesystem {
             generation,
             snapshots,
             versions: Arc::new(versions),
+            io,
+            opened: Opened::default(),
+            requests,
             no_open: false,
             no_opendir: false,
         }
@@ -104,6 +120,13 @@ impl Filesystem {
 
     fn ask<T>(&self, question: impl FnOnce(&Reader) -> Result<T, CatalogError>) -> Result<T, Errno> {
         ask(&self.readers, question)
+    }
+
+    /// Counts a request about this inode, unless it is one of those that show the counts.
+    fn count(&self, kind: Kind, ino: INodeNo) {
+        if Place::of(ino.0) != Some(Place::Made) {
+            self.requests.count(kind);
+        }
     }
 
     /// The moments whose trees the kernel knows of.
@@ -273,6 +296,13 @@ impl fuser::Filesystem for Filesystem {
         if !self.view.always_plus {
             wanted |= InitFlags::FUSE_READDIRPLUS_AUTO;
         }
+        if self.io.may_pass_through() {
+            // Of a store that itself lies on a stacked file system, files are refused when they are opened.
+            match offered.contains(InitFlags::FUSE_PASSTHROUGH) && config.set_max_stack_depth(1).is_ok() {
+                true => wanted |= InitFlags::FUSE_PASSTHROUGH,
+                false => self.io.rule_out("this kernel has no passthrough (Linux 6.9 has)"),
+            }
+        }
         let granted = wanted & offered;
         self.no_open = granted.contains(InitFlags::FUSE_NO_OPEN_SUPPORT);
         self.no_opendir = granted.contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT);
@@ -286,6 +316,9 @@ impl fuser::Filesystem for Filesystem {
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        if name != control::DIRECTORY {
+            self.count(Kind::Lookup, parent);
+        }
         let Some(name) = name.to_str() else { return self.negative(reply) };
         match Place::of(parent.0) {
             Some(Place::Made) => self.lookup_made(name, reply),
@@ -311,6 +344,7 @@ impl fuser::Filesystem for Filesystem {
     }
 
     fn getattr(&self, _request: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        self.count(Kind::Getattr, ino);
         let directory = match Place::of(ino.0) {
             None => return reply.error(Errno::ENOENT),
             Some(Place::Made) => return self.getattr_made(ino.0, reply),
@@ -327,23 +361,51 @@ impl fuser::Filesystem for Filesystem {
     }
 
     fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
+        self.count(Kind::Readlink, ino);
         match self.snapshots.get(ino.0).filter(|_| self.snapshots.link_time(ino.0).is_some()) {
             Some(target) => reply.data(&target),
             None => reply.error(Errno::EINVAL),
         }
     }
 
-    fn open(&self, _request: &Request, _ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, _request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        self.count(Kind::Open, ino);
         if flags.acc_mode() != OpenAccMode::O_RDONLY {
-            reply.error(WRITING);
-        } else if self.no_open {
-            reply.error(Errno::ENOSYS);
-        } else {
-            reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH);
+            return reply.error(WRITING);
+        }
+        let resource = match Place::of(ino.0) {
+            Some(Place::Tree(Inode::Version(version))) => self.io.choice(&self.readers).map(|choice| (version, choice)),
+            // The files of `.resourcesync` choose nothing.
+            _ => None,
+        };
+        match resource {
+            Some((version, Choice { way: Way::Passthrough, .. })) => {
+                self.opened.open(ino, self.contents.ready(version), &self.io, reply);
+            }
+            Some((_, Choice { way: Way::Kernel, .. })) if self.no_open => reply.error(Errno::ENOSYS),
+            _ => reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH),
         }
     }
 
-    fn opendir(&self, _request: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+    fn release(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        fh: FileHandle,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.count(Kind::Release, ino);
+        if fh == KEPT {
+            self.opened.close(ino);
+        }
+        reply.ok();
+    }
+
+    fn opendir(&self, _request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        self.count(Kind::Opendir, ino);
         if self.no_opendir {
             reply.error(Errno::ENOSYS);
         } else {
@@ -362,6 +424,7 @@ impl fuser::Filesystem for Filesystem {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        self.count(Kind::Read, ino);
         if Snapshots::is_ours(ino.0) {
             return match self.snapshots.get(ino.0) {
                 Some(content) => {
@@ -388,14 +451,17 @@ impl fuser::Filesystem for Filesystem {
     }
 
     fn readdir(&self, _request: &Request, ino: INodeNo, _fh: FileHandle, offset: u64, reply: ReplyDirectory) {
+        self.count(Kind::Readdir, ino);
         self.list(ino, offset, Stream::Plain(reply));
     }
 
     fn readdirplus(&self, _request: &Request, ino: INodeNo, _fh: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
+        self.count(Kind::Readdirplus, ino);
         self.list(ino, offset, Stream::Plus(reply, self.generation));
     }
 
-    fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
+    fn statfs(&self, _request: &Request, ino: INodeNo, reply: ReplyStatfs) {
+        self.count(Kind::Statfs, ino);
         let (used, available) = self.contents.room();
         let block = u64::from(STATFS_BLOCK);
         let free = available / block;
@@ -404,9 +470,11 @@ impl fuser::Filesystem for Filesystem {
     }
 
     fn getxattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        // Asked for every file by `ls -l`: access lists, security labels. There are none.
+        self.count(Kind::Getxattr, ino);
+        // Access lists and security labels, which `ls -l` asks of each file, and the kernel never keeps: 2,000 requests for
+        // 1,000 files. Told that there is no such thing here, and not just none of this file, it asks once.
         let Some(name) = name.to_str().filter(|name| name.starts_with("user.")) else {
-            return reply.error(Errno::ENODATA);
+            return reply.error(Errno::ENOTSUP);
         };
         match self.xattrs(ino) {
             Ok(all) => match all.get(name) {
@@ -418,6 +486,7 @@ impl fuser::Filesystem for Filesystem {
     }
 
     fn listxattr(&self, _request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        self.count(Kind::Listxattr, ino);
         match self.xattrs(ino) {
             Ok(all) => {
                 let mut names = Vec::new();
