@@ -78,8 +78,9 @@ impl Record {
             length: facts.length.filter(|_| encoding.is_some()),
             lastmod: entry
                 .lastmod
-                .clone()
-                .filter(|text| facts.lastmod.map(|time| time.to_string()).as_ref() != Some(text)),
+                .as_ref()
+                .filter(|text| !facts.lastmod.is_some_and(|at| at.is_written(text)))
+                .cloned(),
             changefreq: entry.changefreq.clone(),
             ..Extra::default()
         };
