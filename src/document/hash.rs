@@ -46,13 +46,22 @@ impl Algorithm {
     }
 
     fn from_token(token: &str) -> Option<Self> {
-        match token.to_ascii_lowercase().as_str() {
-            "md5" | "md-5" => Some(Self::Md5),
-            "sha-1" | "sha1" | "sha" => Some(Self::Sha1),
-            "sha-256" | "sha256" => Some(Self::Sha256),
-            "sha-512" | "sha512" => Some(Self::Sha512),
-            _ => None,
+        // The first of each is core 7's own, which needs no folding of case.
+        match token {
+            "md5" => return Some(Self::Md5),
+            "sha-1" => return Some(Self::Sha1),
+            "sha-256" => return Some(Self::Sha256),
+            "sha-512" => return Some(Self::Sha512),
+            _ => {}
         }
+        let spellings: [(Self, &[&str]); 4] = [
+            (Self::Md5, &["md5", "md-5"]),
+            (Self::Sha1, &["sha-1", "sha1", "sha"]),
+            (Self::Sha256, &["sha-256", "sha256"]),
+            (Self::Sha512, &["sha-512", "sha512"]),
+        ];
+        let is = |spellings: &[&str]| spellings.iter().any(|spelling| token.eq_ignore_ascii_case(spelling));
+        spellings.into_iter().find(|(_, spellings)| is(spellings)).map(|(algorithm, _)| algorithm)
     }
 }
 
@@ -103,7 +112,7 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// The digests of one representation, at most one for each algorithm.
+/// The digests of one representation, at most one for each algorithm, in the order of [`Algorithm::ALL`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hashes(Vec<Digest>);
 
@@ -139,9 +148,9 @@ impl Hashes {
 
     /// Adds a digest, unless there is one of its algorithm.
     pub fn insert(&mut self, digest: Digest) {
-        if self.get(digest.algorithm).is_none() {
-            self.0.push(digest);
-            self.0.sort_by_key(Digest::algorithm);
+        let at = self.0.partition_point(|other| other.algorithm < digest.algorithm);
+        if self.0.get(at).is_none_or(|other| other.algorithm != digest.algorithm) {
+            self.0.insert(at, digest);
         }
     }
 
@@ -216,11 +225,7 @@ impl fmt::Display for Hashes {
 
 fn decode(algorithm: Algorithm, text: &str) -> Option<(Digest, bool)> {
     if text.len() == 2 * algorithm.length() {
-        let mut bytes = [0_u8; 64];
-        for (index, pair) in text.as_bytes().chunks_exact(2).enumerate() {
-            bytes[index] = nibble(pair[0])? << 4 | nibble(pair[1])?;
-        }
-        return Some((Digest { algorithm, bytes }, true));
+        return Some((Digest { algorithm, bytes: hexadecimal(text.as_bytes())? }, true));
     }
     let bytes = STANDARD
         .decode(text)
@@ -230,8 +235,21 @@ fn decode(algorithm: Algorithm, text: &str) -> Option<(Digest, bool)> {
     Some((Digest::new(algorithm, &bytes)?, false))
 }
 
-fn nibble(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
+/// The bytes that at most 128 hexadecimal digits stand for. No step depends on a digit, so that the compiler takes
+/// sixteen at a time.
+fn hexadecimal(text: &[u8]) -> Option<[u8; 64]> {
+    let mut nibbles = [0_u8; 128];
+    let mut wrong = false;
+    for (nibble, digit) in nibbles.iter_mut().zip(text) {
+        let (number, letter) = (digit.wrapping_sub(b'0'), (digit | 0x20).wrapping_sub(b'a'));
+        *nibble = if number < 10 { number } else { letter.wrapping_add(10) };
+        wrong |= (number > 9) & (letter > 5);
+    }
+    let mut bytes = [0; 64];
+    for (byte, pair) in bytes.iter_mut().zip(nibbles.chunks_exact(2)) {
+        *byte = pair[0] << 4 | pair[1];
+    }
+    (!wrong).then_some(bytes)
 }
 
 #[cfg(test)]
@@ -250,6 +268,53 @@ mod tests {
         assert_eq!(hashes.strongest().map(Digest::algorithm), Some(Algorithm::Sha256));
         assert_eq!(Hashes::from_bytes(&hashes.to_bytes()), hashes);
         assert_eq!(Hashes::parse(&hashes.to_string(), &mut complaints), hashes);
+    }
+
+    #[test]
+    fn hexadecimal_is_of_its_digits_alone() {
+        for byte in 0..=255 {
+            let expected = char::from(byte).to_digit(16).map(|value| value as u8);
+            assert_eq!(hexadecimal(&[b'7', byte]).map(|bytes| bytes[0]), expected.map(|value| 0x70 | value), "{byte}");
+            assert_eq!(
+                hexadecimal(&[byte, b'7']).map(|bytes| bytes[0]),
+                expected.map(|value| value << 4 | 7),
+                "{byte}"
+            );
+            let mut long = [b'0'; 128];
+            long[127] = byte;
+            assert_eq!(hexadecimal(&long).map(|bytes| bytes[63]), expected, "{byte}");
+        }
+    }
+
+    #[test]
+    fn an_algorithm_has_many_spellings() {
+        for (token, expected) in [
+            ("md5", Some(Algorithm::Md5)),
+            ("MD-5", Some(Algorithm::Md5)),
+            ("Sha", Some(Algorithm::Sha1)),
+            ("sha-1", Some(Algorithm::Sha1)),
+            ("SHA1", Some(Algorithm::Sha1)),
+            ("SHA-256", Some(Algorithm::Sha256)),
+            ("sha256", Some(Algorithm::Sha256)),
+            ("sHA512", Some(Algorithm::Sha512)),
+            ("sha-512", Some(Algorithm::Sha512)),
+            ("sha-384", None),
+            ("", None),
+            ("md\u{ff15}", None),
+        ] {
+            assert_eq!(Algorithm::from_token(token), expected, "{token}");
+        }
+    }
+
+    #[test]
+    fn digests_are_kept_in_order_and_once() {
+        let digest = |algorithm: Algorithm, byte| Digest::new(algorithm, &[byte; 64][..algorithm.length()]);
+        let mut hashes = Hashes::default();
+        for (algorithm, byte) in Algorithm::ALL.into_iter().rev().chain(Algorithm::ALL).zip(0..) {
+            hashes.insert(digest(algorithm, byte).unwrap_or_else(|| panic!("{algorithm:?}")));
+        }
+        assert!(hashes.iter().map(Digest::algorithm).eq(Algorithm::ALL));
+        assert!(hashes.iter().map(|digest| digest.bytes()[0]).eq([3, 2, 1, 0]));
     }
 
     #[test]
