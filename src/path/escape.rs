@@ -86,13 +86,31 @@ pub(super) fn encode(uri: &mut String, name: &str, last: bool) {
                 query = true;
                 uri.push('?');
             }
-            'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '.' | '_' | '~' => uri.push(character),
-            '!' | '$' | '&' | '\'' | '(' | ')' | '*' | '+' | ',' | ';' | '=' | ':' | '@' => uri.push(character),
+            _ if u8::try_from(character).is_ok_and(never) => uri.push(character),
             // Every `%` in a name begins an escape that was left as written.
             '%' => uri.push('%'),
             _ => push_escapes(uri, character),
         }
     }
+}
+
+/// Whether a character is shown as itself wherever it stands: the unreserved ones, and those that a segment may hold.
+pub(super) fn never(byte: u8) -> bool {
+    const NEVER: [bool; 256] = {
+        let mut table = [false; 256];
+        let mut byte = 0;
+        while byte < 128_u8 {
+            table[byte as usize] = byte.is_ascii_alphanumeric()
+                || matches!(byte, b'-' | b'.' | b'_' | b'~')
+                || matches!(
+                    byte,
+                    b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' | b':' | b'@'
+                );
+            byte += 1;
+        }
+        table
+    };
+    NEVER[usize::from(byte)]
 }
 
 fn push_escapes(out: &mut String, character: char) {

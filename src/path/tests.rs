@@ -98,6 +98,42 @@ fn a_base_moves_the_root() {
     assert_eq!(mapper.path("https://source.example/x").unwrap().to_string(), "@source.example/x");
 }
 
+#[test]
+fn only_what_is_its_own_name_is_plain() {
+    for (rest, plain) in [
+        ("a/b.pdf", true),
+        ("a-b_c~d!$&'()*+,;=:e/x@y", true),
+        ("a?b=c&d", true),
+        ("?b", true),
+        ("a?b?c", true),
+        ("", false),
+        ("a/", false),
+        ("a//b", false),
+        ("/a", false),
+        ("@a", false),
+        ("a/@index", false),
+        (".", false),
+        ("a/../b", false),
+        (".versions", false),
+        ("a/%41", false),
+        ("a b", false),
+        ("a?b/c", false),
+        ("a#b", false),
+        ("é", false),
+        ("a\u{7f}", false),
+        ("a[b]", false),
+    ] {
+        assert_eq!(mapper().plain(&format!("https://source.example/{rest}")).is_some(), plain, "{rest}");
+    }
+    for uri in
+        ["http://source.example/a", "https://source.example", "HTTPS://source.example/a", "https://source.examplea/"]
+    {
+        assert!(mapper().plain(uri).is_none(), "{uri}");
+    }
+    let odd = "https://source.example/a/".to_owned() + &"x".repeat(300) + "~0123456789abcdef.pdf/y~0123456789abcdef";
+    assert_eq!(mapper().path(&odd), mapper().by_rules(&odd));
+}
+
 /// URIs that are made to collide: few letters, many ways to write them.
 fn nasty_uri() -> impl Strategy<Value = String> {
     let atom = prop::sample::select(vec![
@@ -207,6 +243,16 @@ proptest! {
             let found = path(&uri);
             if let Some(other) = taken.insert(found.clone(), uri.clone()) {
                 prop_assert_eq!(other, uri, "both are {}", found);
+            }
+        }
+    }
+
+    #[test]
+    fn a_plain_uri_is_mapped_as_the_rules_have_it(uri in nasty_uri(), tail in "[ -~]{0,40}", plain in "[/a-c.~@?;0-9]{0,40}") {
+        let base = Mapper::new("https://source.example/a/", true).unwrap();
+        for mapper in [mapper(), base] {
+            for uri in [&uri, &format!("https://source.example/{tail}"), &format!("https://source.example/a/{plain}")] {
+                prop_assert_eq!(mapper.path(uri), mapper.by_rules(uri), "{}", uri);
             }
         }
     }
