@@ -16,6 +16,7 @@ mod facts;
 mod hash;
 mod input;
 mod names;
+mod plain;
 mod reader;
 mod record;
 mod time;

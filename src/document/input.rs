@@ -99,6 +99,8 @@ fn declared_encoding(start: &[u8]) -> Option<String> {
 /// Counts lines, and holds a document and each token in it to their limits.
 pub(super) struct Counted<'a> {
     inner: BufReader<Box<dyn Read + 'a>>,
+    /// How many bytes of the buffer that come next hold no line feed; so most tokens are not searched for one.
+    in_line: usize,
     consumed: u64,
     line: u64,
     line_start: u64,
@@ -118,6 +120,7 @@ impl<'a> Counted<'a> {
     pub(super) fn new(inner: Box<dyn Read + 'a>, limits: &Limits) -> Self {
         Self {
             inner: BufReader::with_capacity(128 << 10, inner),
+            in_line: 0,
             consumed: 0,
             line: 1,
             line_start: 0,
@@ -130,6 +133,22 @@ impl<'a> Counted<'a> {
     /// Where reading stands.
     pub(super) fn place(&self) -> Place {
         Place { line: self.line, column: self.consumed - self.line_start + 1 }
+    }
+
+    /// Counts the lines that end in the next bytes, and looks for where the one after them does.
+    fn pass_lines(&mut self, count: usize) {
+        let buffer = self.inner.buffer();
+        let mut at = self.in_line;
+        loop {
+            let end = memchr::memchr(b'\n', &buffer[at..]).map_or(buffer.len(), |ahead| at + ahead);
+            if end >= count {
+                self.in_line = end - count;
+                return;
+            }
+            at = end + 1;
+            self.line += 1;
+            self.line_start = self.consumed + at as u64;
+        }
     }
 
     /// A new token begins here.
@@ -166,16 +185,9 @@ impl BufRead for Counted<'_> {
     }
 
     fn consume(&mut self, count: usize) {
-        let taken = &self.inner.buffer()[..count];
-        let mut last = None;
-        let mut lines = 0;
-        for at in memchr::memchr_iter(b'\n', taken) {
-            lines += 1;
-            last = Some(at);
-        }
-        self.line += lines;
-        if let Some(at) = last {
-            self.line_start = self.consumed + at as u64 + 1;
+        match self.in_line.checked_sub(count) {
+            Some(rest) => self.in_line = rest,
+            None => self.pass_lines(count),
         }
         self.consumed += count as u64;
         self.inner.consume(count);

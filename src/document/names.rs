@@ -42,34 +42,42 @@ pub(super) fn namespace(uri: &str) -> (Namespace, bool) {
     (namespace, namespace == Namespace::Foreign)
 }
 
-/// The attribute names of the specifications, so that keeping one costs no allocation.
-const KNOWN: [&str; 21] = [
-    "hash",
-    "length",
-    "type",
-    "path",
-    "change",
-    "datetime",
-    "rel",
-    "href",
-    "modified",
-    "pri",
-    "at",
-    "completed",
-    "capability",
-    "from",
-    "until",
-    "encoding",
-    "etag",
-    "hreflang",
-    "media",
-    "title",
-    "content",
-];
+/// Gives a name as one that costs no allocation, if it is among these. Each is compared as a constant: a list of them
+/// would be gone through by calls to `memcmp`.
+macro_rules! known {
+    ($name:expr, $($known:literal),+) => {
+        match $name {
+            $($known => Some($known),)+
+            _ => None,
+        }
+    };
+}
 
+/// The name of an attribute; those of the specifications cost no allocation.
 pub(super) fn attribute(name: &str) -> Cow<'static, str> {
-    KNOWN
-        .iter()
-        .find(|known| **known == name)
-        .map_or_else(|| Cow::Owned(name.to_owned()), |known| Cow::Borrowed(*known))
+    let known = known!(
+        name,
+        "hash",
+        "length",
+        "type",
+        "path",
+        "change",
+        "datetime",
+        "rel",
+        "href",
+        "modified",
+        "pri",
+        "at",
+        "completed",
+        "capability",
+        "from",
+        "until",
+        "encoding",
+        "etag",
+        "hreflang",
+        "media",
+        "title",
+        "content"
+    );
+    known.map_or_else(|| Cow::Owned(name.to_owned()), Cow::Borrowed)
 }

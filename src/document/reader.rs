@@ -4,12 +4,14 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io::Read;
 
+use memchr::memmem::Finder;
 use quick_xml::XmlVersion;
 use quick_xml::events::{BytesStart, Event};
 use thiserror::Error;
 
 use super::input::{self, Counted, Limits, Place};
 use super::names::{self, Namespace};
+use super::plain;
 use super::record::{Attributes, Dialect, Entry, Head, Kind, Link, Warnings, is_absolute};
 
 /// Why a document could not be read, or not to its end. What was read before stands, but says
@@ -34,6 +36,8 @@ pub struct Reader<'a> {
     limits: Limits,
     buffer: Vec<u8>,
     scope: Scope,
+    /// Finds `xmlns`; to make one takes longer than to search an element with it.
+    xmlns: Finder<'static>,
     depth: usize,
     head: Head,
     entry: Option<Entry>,
@@ -66,7 +70,9 @@ struct Scope(Vec<(String, Namespace, usize)>);
 
 impl Scope {
     fn resolve(&self, prefix: &str) -> Option<Namespace> {
-        match self.0.iter().rev().find(|(bound, _, _)| bound == prefix) {
+        // Prefixes are so short that a call to `memcmp` for each was a sixth of the time that it took to read a list.
+        let is = |bound: &str| bound.len() == prefix.len() && bound.bytes().eq(prefix.bytes());
+        match self.0.iter().rev().find(|(bound, _, _)| is(bound)) {
             Some((_, namespace, _)) => Some(*namespace),
             None if prefix.is_empty() => Some(Namespace::None),
             None if prefix == "xml" => Some(Namespace::Foreign),
@@ -100,14 +106,14 @@ impl<'a> Reader<'a> {
         let text = input::text(source, &mut notes).map_err(|error| at_start(error.to_string()))?;
         let mut warnings = Warnings::default();
         notes.iter().for_each(|note| warnings.push(0, note));
-        let mut xml = quick_xml::Reader::from_reader(Counted::new(text, &limits));
-        xml.config_mut().expand_empty_elements = true;
+        let xml = quick_xml::Reader::from_reader(Counted::new(text, &limits));
         let mut reader = Self {
             xml,
             url: url.to_owned(),
             limits,
             buffer: Vec::with_capacity(4096),
             scope: Scope::default(),
+            xmlns: Finder::new(b"xmlns"),
             depth: 0,
             head: Head { kind: Kind::UrlSet, dialect: Dialect::Sitemap, md: Attributes::default(), links: Vec::new() },
             entry: None,
@@ -197,20 +203,13 @@ impl<'a> Reader<'a> {
 
     fn event(&mut self, event: Event<'_>, place: Place) -> Result<Step, String> {
         match event {
-            Event::Start(start) => {
-                self.depth += 1;
-                if self.depth > self.limits.depth {
-                    return Err(format!("elements lie deeper in one another than the {} allowed", self.limits.depth));
-                }
+            Event::Start(start) => self.start(&start, place).map(|()| Step::Nothing),
+            Event::Empty(start) => {
                 self.start(&start, place)?;
-                Ok(Step::Nothing)
+                Ok(self.end())
             }
-            Event::End(_) => {
-                let step = self.end();
-                self.depth -= 1;
-                self.scope.leave(self.depth);
-                Ok(step)
-            }
+            Event::End(_) => Ok(self.end()),
+            Event::Text(text) if plain::is_text(&text) => self.allowed_characters(&text, place).map(|()| Step::Nothing),
             Event::Text(text) => self.characters(&text.xml10_content(), place).map(|()| Step::Nothing),
             Event::CData(text) => self.characters(&text.xml10_content(), place).map(|()| Step::Nothing),
             Event::GeneralRef(reference) => {
@@ -230,11 +229,15 @@ impl<'a> Reader<'a> {
             Event::Eof if self.depth > 0 => Err(self.cut_short()),
             Event::Eof if !self.root_seen => Err("the document is empty".to_owned()),
             Event::Eof => Ok(Step::End),
-            Event::Empty(_) | Event::Comment(_) | Event::Decl(_) | Event::PI(_) => Ok(Step::Nothing),
+            Event::Comment(_) | Event::Decl(_) | Event::PI(_) => Ok(Step::Nothing),
         }
     }
 
     fn start(&mut self, start: &BytesStart<'_>, place: Place) -> Result<(), String> {
+        self.depth += 1;
+        if self.depth > self.limits.depth {
+            return Err(format!("elements lie deeper in one another than the {} allowed", self.limits.depth));
+        }
         self.bind(start)?;
         let name = start.name();
         let (local, prefix) = name.decompose();
@@ -259,7 +262,8 @@ impl<'a> Reader<'a> {
 
     /// Notes the namespaces that an element declares.
     fn bind(&mut self, start: &BytesStart<'_>) -> Result<(), String> {
-        if memchr::memmem::find(start.attributes_raw().as_bytes(), b"xmlns").is_none() {
+        let written = start.attributes_raw().as_bytes();
+        if written.is_empty() || self.xmlns.find(written).is_none() {
             return Ok(());
         }
         for attribute in start.attributes() {
@@ -415,7 +419,10 @@ impl<'a> Reader<'a> {
 
     /// The attributes of an element, with namespace declarations left out.
     fn attributes(&mut self, start: &BytesStart<'_>, line: u64) -> Result<Attributes, String> {
-        let mut list = Vec::new();
+        if let Some(attributes) = plain::attributes(start.attributes_raw(), self.limits.attributes) {
+            return Ok(attributes);
+        }
+        let mut list = Attributes::default();
         for attribute in start.attributes() {
             let attribute = attribute.map_err(|error| error.to_string())?;
             let key = attribute.key.0;
@@ -427,9 +434,9 @@ impl<'a> Reader<'a> {
                 self.warnings.push(line, "more attributes than are allowed; ignored");
                 break;
             }
-            list.push((names::attribute(key), value(&attribute)?.into_owned()));
+            list.push(names::attribute(key), &value(&attribute)?);
         }
-        Ok(Attributes(list))
+        Ok(list)
     }
 
     /// Holds the attributes of an element that says nothing to us to well-formedness.
@@ -458,6 +465,10 @@ impl<'a> Reader<'a> {
         if let Some(forbidden) = forbidden(text) {
             return Err(format!("the character U+{:04X} is not allowed in XML", u32::from(forbidden)));
         }
+        self.allowed_characters(text, place)
+    }
+
+    fn allowed_characters(&mut self, text: &str, place: Place) -> Result<(), String> {
         if self.depth == 0 && !text.trim_ascii().is_empty() {
             return Err("text stands outside the root element".to_owned());
         }
@@ -471,7 +482,7 @@ impl<'a> Reader<'a> {
     }
 
     fn end(&mut self) -> Step {
-        match self.depth {
+        let step = match self.depth {
             3 => {
                 if let (Some(field), Some(entry)) = (self.field.take(), self.entry.as_mut()) {
                     keep(entry, field, &self.text, &mut self.warnings);
@@ -490,7 +501,10 @@ impl<'a> Reader<'a> {
                 None => Step::Nothing,
             },
             _ => Step::Nothing,
-        }
+        };
+        self.depth -= 1;
+        self.scope.leave(self.depth);
+        step
     }
 }
 

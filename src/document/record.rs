@@ -139,25 +139,54 @@ impl fmt::Display for Capability {
 }
 
 /// Attributes in document order, values normalised as XML asks and otherwise as written.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Attributes(pub(super) Vec<(Cow<'static, str>, String)>);
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Attributes {
+    /// Each name, and where its value ends; it begins where the one before ends.
+    names: Vec<(Cow<'static, str>, usize)>,
+    /// The values without anything between them: a text of its own for each is a third of the time that it takes to
+    /// read a list.
+    values: String,
+}
 
 impl Attributes {
+    /// With room for as many attributes, and as many bytes of values.
+    pub(super) fn with_capacity(names: usize, values: usize) -> Self {
+        Self { names: Vec::with_capacity(names), values: String::with_capacity(values) }
+    }
+
+    /// Adds one after the others.
+    pub(super) fn push(&mut self, name: Cow<'static, str>, value: &str) {
+        self.values.push_str(value);
+        self.names.push((name, self.values.len()));
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.names.len()
+    }
+
     /// The value of the attribute of this name.
     #[must_use]
+    #[inline]
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+        self.iter().find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 
     /// Name and value of each, in document order.
+    #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, value)| (name.as_ref(), value.as_str()))
+        let mut begin = 0;
+        self.names.iter().map(move |(name, end)| {
+            let value = &self.values[begin..*end];
+            begin = *end;
+            (name.as_ref(), value)
+        })
     }
 
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.names.is_empty()
     }
 
     /// The `capability` attribute, if its value is a known one.
@@ -167,9 +196,15 @@ impl Attributes {
     }
 }
 
+impl fmt::Debug for Attributes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
 impl Serialize for Attributes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        let mut map = serializer.serialize_map(Some(self.len()))?;
         for (name, value) in self.iter() {
             map.serialize_entry(name, value)?;
         }
@@ -188,11 +223,11 @@ impl<'de> Deserialize<'de> for Attributes {
             }
 
             fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Attributes, A::Error> {
-                let mut pairs = Vec::new();
+                let mut attributes = Attributes::default();
                 while let Some((name, value)) = map.next_entry::<String, String>()? {
-                    pairs.push((Cow::Owned(name), value));
+                    attributes.push(Cow::Owned(name), &value);
                 }
-                Ok(Attributes(pairs))
+                Ok(attributes)
             }
         }
         deserializer.deserialize_map(Pairs)
