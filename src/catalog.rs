@@ -42,6 +42,7 @@ mod schema;
 mod sets;
 mod transaction;
 mod tree;
+mod writeback;
 mod writer;
 
 use std::path::Path;

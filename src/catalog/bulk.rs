@@ -10,6 +10,7 @@
 //! be a cache to be made anew.
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use rusqlite::{Connection, OptionalExtension};
 
@@ -73,26 +74,72 @@ pub(super) struct NewVersion<'r> {
 /// New resources of one directory, not written yet.
 #[derive(Default)]
 struct Run<'r> {
+    /// 0 where none is known.
     parent: i64,
+    /// The last name there, those of the run counted.
+    last: String,
     versions: Vec<NewVersion<'r>>,
 }
 
-/// Rows of so many parameters each, for a statement.
-fn rows(count: usize, parameters: usize, constants: &str) -> String {
-    let row = format!("({}{constants})", vec!["?"; parameters].join(", "));
-    vec![row; count].join(", ")
+/// What rows of one kind are written with: a statement for each of [`AT_ONCE`].
+struct Statements([String; AT_ONCE.len()]);
+
+impl Statements {
+    /// Of `?`, `shared` say the same of all rows of a statement, and stand first; a row's own are `own`. In `row`,
+    /// `?` is the next of its own, and `?1` and so on are shared.
+    fn new(insert: &str, row: &str, shared: usize, own: usize) -> Self {
+        Self(AT_ONCE.map(|count| {
+            let mut next = shared;
+            let mut rows = Vec::new();
+            for _ in 0..count {
+                let values = row.split(", ").map(|value| match value {
+                    "?" => {
+                        next += 1;
+                        format!("?{next}")
+                    }
+                    value => value.to_owned(),
+                });
+                rows.push(format!("({})", values.collect::<Vec<_>>().join(", ")));
+            }
+            debug_assert_eq!(next, shared + count * own);
+            format!("{insert} VALUES {}", rows.join(", "))
+        }))
+    }
+
+    /// Calls `write` with as many rows at once as there are, and their statement.
+    fn write<T>(&self, mut all: &[T], mut write: impl FnMut(&str, &[T]) -> Result<()>) -> Result<()> {
+        for (count, statement) in AT_ONCE.into_iter().zip(&self.0) {
+            while let Some((part, rest)) = all.split_at_checked(count) {
+                write(statement, part)?;
+                all = rest;
+            }
+        }
+        Ok(())
+    }
 }
 
-/// Calls `write` with as many rows at once as there are.
-fn in_parts<T>(mut all: &[T], mut write: impl FnMut(&[T]) -> Result<()>) -> Result<()> {
-    for count in AT_ONCE {
-        while let Some((part, rest)) = all.split_at_checked(count) {
-            write(part)?;
-            all = rest;
-        }
-    }
-    Ok(())
-}
+const NAME_SHARED: usize = 2;
+const NAME_OWN: usize = 4;
+static NAMES: LazyLock<Statements> = LazyLock::new(|| {
+    Statements::new(
+        "INSERT INTO name (id, parent, name, rset, uri, version)",
+        "?, ?1, ?, ?2, ?, ?",
+        NAME_SHARED,
+        NAME_OWN,
+    )
+});
+
+// No expression of a parameter in these: SQLite would plan it anew for each value.
+const VERSION_SHARED: usize = 3;
+const VERSION_OWN: usize = 11;
+static VERSIONS: LazyLock<Statements> = LazyLock::new(|| {
+    Statements::new(
+        "INSERT INTO version (id, name, document, begin, mtime, dated, size, settled, hashes, media, extra, object, change, came)",
+        "?, ?, ?1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?2, ?3",
+        VERSION_SHARED,
+        VERSION_OWN,
+    )
+});
 
 impl Transaction<'_> {
     /// Brings resources of a list into the tree, in their order, as [`Transaction::upsert`] does; tells of each
@@ -110,13 +157,16 @@ impl Transaction<'_> {
         let mut came = Vec::with_capacity(records.len());
         let mut run = Run::default();
         for record in records {
-            match self.is_next(directory, record, &mut run)? {
+            match self.is_next(directory, record, &run) {
                 Some(name) => came.push(self.add_to(&mut run, name, record)?),
                 None => {
                     // What is still to be written must be in the tables, or it would not be found.
                     self.write(&mut run, rset, document)?;
                     came.push(self.upsert(rset, directory, document, record)?);
                     run.parent = self.parent_of(directory, record);
+                    if run.parent != 0 {
+                        self.tree.last_names.of(&self.transaction, run.parent)?.clone_into(&mut run.last);
+                    }
                 }
             }
         }
@@ -131,17 +181,10 @@ impl Transaction<'_> {
     }
 
     /// The name of a resource that lies in the directory of the run, and after all that is there.
-    fn is_next<'r>(&mut self, directory: i64, record: &'r Record, run: &mut Run<'_>) -> Result<Option<&'r str>> {
-        let Some((name, above)) = record.path.names.split_last() else { return Ok(None) };
-        if run.parent == 0 || self.tree.at(directory, above) != Some(run.parent) || !record.mementos.is_empty() {
-            return Ok(None);
-        }
-        let last = self.tree.last_names.of(&self.transaction, run.parent)?;
-        if name.as_str() <= last.as_str() {
-            return Ok(None);
-        }
-        name.clone_into(last);
-        Ok(Some(name))
+    fn is_next<'r>(&self, directory: i64, record: &'r Record, run: &Run<'_>) -> Option<&'r str> {
+        let (name, above) = record.path.names.split_last()?;
+        let there = run.parent != 0 && record.mementos.is_empty() && *name > run.last;
+        (there && self.tree.at(directory, above) == Some(run.parent)).then_some(name)
     }
 
     fn add_to<'r>(&mut self, run: &mut Run<'r>, name: &str, record: &'r Record) -> Result<Upserted> {
@@ -152,6 +195,7 @@ impl Transaction<'_> {
         self.seen.insert(id);
         self.recent.add(record, version);
         self.tree.changes.name(super::directory_ino(run.parent), name);
+        name.clone_into(&mut run.last);
         run.versions.push(NewVersion { id: version, name: id, record, media, object: None, size: None });
         Ok(Upserted { outcome: Outcome::Added, version: Some(version) })
     }
@@ -162,19 +206,16 @@ impl Transaction<'_> {
             return Ok(());
         }
         let parent = run.parent;
-        in_parts(&run.versions, |part| {
-            let mut statement = self.transaction.prepare_cached(&format!(
-                "INSERT INTO name (id, parent, name, rset, uri, version, born, died) VALUES {}",
-                rows(part.len(), 6, ", 9223372036854775807, -9223372036854775808")
-            ))?;
-            for (version, first) in part.iter().zip((1..).step_by(6)) {
+        NAMES.write(&run.versions, |statement, part| {
+            let mut statement = self.transaction.prepare_cached(statement)?;
+            statement.raw_bind_parameter(1, parent)?;
+            statement.raw_bind_parameter(2, rset)?;
+            for (version, own) in part.iter().zip((NAME_SHARED + 1..).step_by(NAME_OWN)) {
                 let path = &version.record.path;
-                statement.raw_bind_parameter(first, version.name)?;
-                statement.raw_bind_parameter(first + 1, parent)?;
-                statement.raw_bind_parameter(first + 2, path.names.last())?;
-                statement.raw_bind_parameter(first + 3, rset)?;
-                statement.raw_bind_parameter(first + 4, path.uri_needed.then_some(version.record.uri.as_str()))?;
-                statement.raw_bind_parameter(first + 5, version.id)?;
+                statement.raw_bind_parameter(own, version.name)?;
+                statement.raw_bind_parameter(own + 1, path.names.last())?;
+                statement.raw_bind_parameter(own + 2, path.uri_needed.then_some(version.record.uri.as_str()))?;
+                statement.raw_bind_parameter(own + 3, version.id)?;
             }
             statement.raw_execute()?;
             Ok(())
@@ -183,6 +224,7 @@ impl Transaction<'_> {
         let begin = run.versions.iter().map(|version| version.record.begin.nanos()).min().unwrap_or(i64::MAX);
         self.tree.span(parent, begin, i64::MIN);
         self.tree.changes.from(begin);
+        self.tree.last_names.put(parent, &run.last);
         let count = i64::try_from(run.versions.len()).unwrap_or(i64::MAX);
         self.tree.count_many(&self.transaction, parent, count)?;
         *self.resources.entry(rset).or_insert(0) += count;
@@ -194,31 +236,28 @@ impl Transaction<'_> {
     pub(super) fn insert_versions(&self, versions: &[NewVersion<'_>], document: i64, how: How) -> Result<()> {
         // Of what came with the first lists, that is all there is to say.
         let change = self.sync.map(|_| how.number());
-        in_parts(versions, |part| {
-            // No expression of a parameter here: SQLite would plan it anew for each value.
-            let mut statement = self.transaction.prepare_cached(&format!(
-                "INSERT INTO version (id, name, document, begin, mtime, dated, size, settled, hashes, media, extra, object,
-                     change, came) VALUES {}",
-                rows(part.len(), 14, "")
-            ))?;
-            for (version, first) in part.iter().zip((1..).step_by(14)) {
+        let mut hashes = Vec::new();
+        VERSIONS.write(versions, |statement, part| {
+            let mut statement = self.transaction.prepare_cached(statement)?;
+            statement.raw_bind_parameter(1, document)?;
+            statement.raw_bind_parameter(2, change)?;
+            statement.raw_bind_parameter(3, self.sync)?;
+            for (version, own) in part.iter().zip((VERSION_SHARED + 1..).step_by(VERSION_OWN)) {
                 let record = version.record;
                 let listed = record.size.and_then(|size| i64::try_from(size).ok());
-                statement.raw_bind_parameter(first, version.id)?;
-                statement.raw_bind_parameter(first + 1, version.name)?;
-                statement.raw_bind_parameter(first + 2, document)?;
-                statement.raw_bind_parameter(first + 3, record.begin.nanos())?;
-                statement.raw_bind_parameter(first + 4, record.mtime.nanos())?;
-                statement.raw_bind_parameter(first + 5, record.dated)?;
-                statement.raw_bind_parameter(first + 6, listed.or(version.size))?;
-                statement.raw_bind_parameter(first + 7, listed.is_none())?;
-                statement
-                    .raw_bind_parameter(first + 8, (!record.hashes.is_empty()).then(|| record.hashes.to_bytes()))?;
-                statement.raw_bind_parameter(first + 9, version.media)?;
-                statement.raw_bind_parameter(first + 10, record.extra.as_deref())?;
-                statement.raw_bind_parameter(first + 11, version.object)?;
-                statement.raw_bind_parameter(first + 12, change)?;
-                statement.raw_bind_parameter(first + 13, self.sync)?;
+                hashes.clear();
+                record.hashes.append_to(&mut hashes);
+                statement.raw_bind_parameter(own, version.id)?;
+                statement.raw_bind_parameter(own + 1, version.name)?;
+                statement.raw_bind_parameter(own + 2, record.begin.nanos())?;
+                statement.raw_bind_parameter(own + 3, record.mtime.nanos())?;
+                statement.raw_bind_parameter(own + 4, record.dated)?;
+                statement.raw_bind_parameter(own + 5, listed.or(version.size))?;
+                statement.raw_bind_parameter(own + 6, listed.is_none())?;
+                statement.raw_bind_parameter(own + 7, (!hashes.is_empty()).then_some(hashes.as_slice()))?;
+                statement.raw_bind_parameter(own + 8, version.media)?;
+                statement.raw_bind_parameter(own + 9, record.extra.as_deref())?;
+                statement.raw_bind_parameter(own + 10, version.object)?;
             }
             statement.raw_execute()?;
             Ok(())

@@ -29,7 +29,7 @@ struct Name {
 
 /// What a row of `name` and what was in force under it then are, for [`Name::of`]. `?2` is the moment.
 const THEN: &str =
-    "n.id, n.name, n.born, n.died, n.live, c.id, c.begin, c.mtime, c.size, p.id, p.begin, p.mtime, p.size
+    "n.id, n.name, COALESCE(n.born, 9223372036854775807), COALESCE(n.died, -9223372036854775808), n.live, c.id, c.begin, c.mtime, c.size, p.id, p.begin, p.mtime, p.size
     FROM name n LEFT JOIN version c ON c.id = n.version AND c.begin <= ?2
     LEFT JOIN version p ON p.id = (SELECT id FROM version WHERE name = n.id AND until IS NOT NULL AND begin <= ?2
         AND until > ?2 ORDER BY begin DESC, id DESC LIMIT 1)";
@@ -220,7 +220,7 @@ impl Reader {
     /// If SQLite fails.
     pub fn ever(&self, name: i64) -> Result<Ever> {
         let mut statement = self.connection().prepare_cached(
-            "SELECT n.id = 1 OR n.born != ?3, CASE WHEN n.name = ?2 THEN n.parent ELSE n.id END,
+            "SELECT n.id = 1 OR COALESCE(n.born, ?3) != ?3, CASE WHEN n.name = ?2 THEN n.parent ELSE n.id END,
                     max(n.changed, COALESCE((SELECT changed FROM name WHERE parent = n.id AND name = ?2), 0),
                         CASE WHEN n.name = ?2 THEN (SELECT changed FROM name WHERE id = n.parent) ELSE 0 END),
                     COALESCE((SELECT begin FROM version WHERE id = n.version), 0)

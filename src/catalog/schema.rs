@@ -195,7 +195,7 @@ const STEPS: [&str; 5] = ["
     ) WITHOUT ROWID;
 ", "
     -- Of a directory: no version at or below it began earlier, and where nothing is live, none was in force from
-    -- `died` on. Of a name that never was a directory, the last and the first moment there are.
+    -- `died` on. Of a name that never was a directory, NULL, or the last and the first moment there are.
     ALTER TABLE name ADD COLUMN born INTEGER;
     ALTER TABLE name ADD COLUMN died INTEGER;
     ALTER TABLE version ADD COLUMN ended INTEGER;   -- when it was superseded or went, by our clock

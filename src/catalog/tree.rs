@@ -102,7 +102,8 @@ fn rename(connection: &Connection, (name, current): (i64, i64), to: i64) -> Resu
 /// Widens the spans of a directory and of those above it, as far up as they are not wide enough.
 pub(super) fn widen(connection: &Connection, directory: i64, born: i64, died: i64) -> rusqlite::Result<()> {
     let mut statement = connection.prepare_cached(
-        "UPDATE name SET born = min(born, ?2), died = max(died, ?3) WHERE id = ?1 AND (born > ?2 OR died < ?3) RETURNING parent",
+        "UPDATE name SET born = min(COALESCE(born, ?2), ?2), died = max(COALESCE(died, ?3), ?3)
+         WHERE id = ?1 AND (born IS NULL OR born > ?2 OR died < ?3) RETURNING parent",
     )?;
     let mut at = directory;
     while at > 0 {
@@ -151,8 +152,7 @@ impl Tree {
         let id = self.next_name;
         self.next_name += 1;
         let mut statement = connection.prepare_cached(
-            "INSERT INTO name (id, parent, name, rset, uri, version, born, died)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, 9223372036854775807, -9223372036854775808)",
+            "INSERT INTO name (id, parent, name, rset, uri, version) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
         )?;
         statement.execute(params![id, parent, name, rset, uri, version])?;
         self.last_names.put(parent, name);

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::reader::Pool;
 use super::rows::{DocumentRow, Evictable, Seed, SetRow, SetState, Stored};
 use super::transaction::Transaction;
-use super::{CatalogError, DATABASE, schema};
+use super::{CatalogError, DATABASE, schema, writeback};
 use crate::document::Datetime;
 use crate::path::Mapper;
 
@@ -105,6 +105,13 @@ impl Writer {
         let (next_name, next_version) = (number("next_name")?, number("next_version")?);
         let transaction = self.connection.unchecked_transaction()?;
         Ok(Transaction::new(transaction, &self.mapper, next_name, next_version))
+    }
+
+    /// Makes a step that writes much.
+    pub fn long<T>(&mut self, step: impl FnOnce(&mut Self) -> T) -> T {
+        let mut log = self.path.clone().into_os_string();
+        log.push("-wal");
+        writeback::during(Path::new(&log), || step(self))
     }
 
     /// Brings what a large step left in the write-ahead log into the database.

@@ -187,11 +187,16 @@ impl Hashes {
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.0.iter().map(|d| 1 + d.bytes().len()).sum());
+        self.append_to(&mut out);
+        out
+    }
+
+    /// Appends what [`Hashes::to_bytes`] gives.
+    pub fn append_to(&self, out: &mut Vec<u8>) {
         for digest in &self.0 {
             out.push(digest.algorithm as u8);
             out.extend_from_slice(digest.bytes());
         }
-        out
     }
 
     /// Reads what [`Hashes::to_bytes`] wrote; stops at what it does not know.

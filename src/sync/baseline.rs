@@ -64,7 +64,7 @@ pub(super) async fn bring(
         Ok(notified || !reader.feeds(set.id)?.is_empty())
     })?;
     let work = Work { lists, dumped, accept_deletions, followed };
-    let applying = engine.ledger.step(move |writer| apply(writer, &mapper, &status, &own, work));
+    let applying = engine.ledger.step(move |writer| writer.long(|writer| apply(writer, &mapper, &status, &own, work)));
     let reading = async {
         if let Some(beside) = &mut beside {
             beside.read(engine).await;
