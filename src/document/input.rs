@@ -193,3 +193,29 @@ impl BufRead for Counted<'_> {
         self.inner.consume(count);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_place_is_that_of_a_count_from_the_start(text in "[a\n]{0,60}", steps in prop::collection::vec(0..9_usize, 0..40)) {
+            let mut counted = Counted::new(Box::new(text.as_bytes()), &Limits::default());
+            // A buffer so small that steps end at its end, and lines lie across it.
+            counted.inner = BufReader::with_capacity(7, Box::new(text.as_bytes()));
+            let mut passed = 0;
+            for step in steps {
+                let step = counted.fill_buf().map_or(0, <[u8]>::len).min(step);
+                counted.consume(step);
+                passed += step;
+                let before = &text[..passed];
+                let line = before.matches('\n').count() as u64 + 1;
+                let column = (passed - before.rfind('\n').map_or(0, |at| at + 1)) as u64 + 1;
+                prop_assert_eq!((counted.place().line, counted.place().column), (line, column));
+            }
+        }
+    }
+}
