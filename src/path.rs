@@ -170,7 +170,7 @@ impl Mapper {
 
     /// The names of a URI at the root whose segments are names as they are: what is left to the rules is
     /// whatever they decode, encode, or keep for themselves. Most URIs are such, and to decode them and to encode
-    /// that again costs five times as much.
+    /// that again costs seven times as much.
     fn plain(&self, uri: &str) -> Option<Vec<String>> {
         let rest = uri.strip_prefix(&self.root)?;
         let mut names = Vec::with_capacity(4);

@@ -32,6 +32,14 @@ pub struct Extra {
     pub links: Vec<BTreeMap<String, String>>,
 }
 
+impl Extra {
+    fn is_empty(&self) -> bool {
+        let Self { encoding, length, lastmod, changefreq, md, links } = self;
+        let texts = [encoding, lastmod, changefreq];
+        length.is_none() && md.is_empty() && links.is_empty() && texts.iter().all(|text| text.is_none())
+    }
+}
+
 /// A resource as a list describes it.
 #[derive(Clone, Debug)]
 pub struct Record {
@@ -102,7 +110,7 @@ impl Record {
         let size = if encoding.is_some() { None } else { facts.length };
         let coded = encoding.is_some();
         extra.encoding = encoding;
-        let extra = (extra != Extra::default()).then(|| serde_json::to_string(&extra).unwrap_or_default());
+        let extra = (!extra.is_empty()).then(|| serde_json::to_string(&extra).unwrap_or_default());
         Self {
             uri,
             path,

@@ -90,7 +90,8 @@ impl Scope {
 /// What one step through the document came to.
 enum Step {
     Nothing,
-    Entry(Entry),
+    /// The entry is whole. It stays where it is until it is given out: to move it costs more than to read its end.
+    Entry,
     End,
 }
 
@@ -164,7 +165,7 @@ impl<'a> Reader<'a> {
         while !self.finished {
             match self.step()? {
                 Step::Nothing => {}
-                Step::Entry(entry) => return Ok(Some(entry)),
+                Step::Entry => return Ok(self.entry.take()),
                 Step::End => self.finished = true,
             }
         }
@@ -419,9 +420,14 @@ impl<'a> Reader<'a> {
 
     /// The attributes of an element, with namespace declarations left out.
     fn attributes(&mut self, start: &BytesStart<'_>, line: u64) -> Result<Attributes, String> {
-        if let Some(attributes) = plain::attributes(start.attributes_raw(), self.limits.attributes) {
-            return Ok(attributes);
+        match plain::attributes(start.attributes_raw(), self.limits.attributes) {
+            Some(attributes) => Ok(attributes),
+            None => self.any_attributes(start, line),
         }
+    }
+
+    /// The attributes of any element, plain or not.
+    fn any_attributes(&mut self, start: &BytesStart<'_>, line: u64) -> Result<Attributes, String> {
         let mut list = Attributes::default();
         for attribute in start.attributes() {
             let attribute = attribute.map_err(|error| error.to_string())?;
@@ -489,14 +495,15 @@ impl<'a> Reader<'a> {
                 }
                 Step::Nothing
             }
-            2 => match self.entry.take() {
+            2 => match &self.entry {
                 Some(entry) if entry.loc.is_empty() => {
                     self.warnings.push(entry.line, "an entry without loc; passed over");
+                    self.entry = None;
                     Step::Nothing
                 }
-                Some(entry) => {
+                Some(_) => {
                     self.entries += 1;
-                    Step::Entry(entry)
+                    Step::Entry
                 }
                 None => Step::Nothing,
             },
@@ -542,4 +549,93 @@ fn value<'v>(attribute: &quick_xml::events::attributes::Attribute<'v>) -> Result
         return Err(format!("the character U+{:04X} is not allowed in XML", u32::from(forbidden)));
     }
     attribute.normalized_value(XmlVersion::Implicit1_0).map_err(|error| format!("{}: {error}", attribute.key.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn reader(limits: Limits) -> Reader<'static> {
+        Reader::open("<urlset xmlns:p='urn:p'>\n<url><loc>urn:x</loc></url></urlset>".as_bytes(), "u", limits)
+            .unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// What is written after the name of an element: mostly attributes, some of them odd.
+    fn written() -> impl Strategy<Value = String> {
+        let name = prop::sample::select(vec![
+            "hash", "length", "a", "a", "p:a", "q:a", "xmlns", "xmlns:p", "xmlnsa", "", "=", "a\"", "é", "a\u{1}", "<",
+            "&",
+        ]);
+        let equals = prop::sample::select(vec!["=", "=", "=", "=", " =", "= ", "", "=="]);
+        let quote = prop::sample::select(vec!["\"", "\"", "\"", "\"", "'", ""]);
+        let value = prop::sample::select(vec![
+            "", "x", "a b", "é", "\u{fffe}", "\u{ffff}", "\u{fffd}", "\u{ef00}", "\u{7f}", "\u{85}", "\u{0}", "\u{1f}",
+            "\t", "\r\n", "\n", "&amp;", "&#9;", "&", "&x;", "<", ">", "'", "\"", "=", "%41", "xmlns",
+        ]);
+        let blank = prop::sample::select(vec![" ", " ", " ", "  ", "\n", "\t", "", "\u{a0}"]);
+        let one = (blank, name, equals, quote, value)
+            .prop_map(|(blank, name, equals, quote, value)| format!("{blank}{name}{equals}{quote}{value}{quote}"));
+        let plain = (0..40_u8, "[ -~]{0,9}").prop_map(|(name, value)| format!(" a{name}=\"{value}\""));
+        let all = prop::collection::vec(prop_oneof![1 => one, 3 => plain], 0..24);
+        (all, prop::sample::select(vec!["", " ", "\n"])).prop_map(|(all, end)| all.concat() + end)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(3000))]
+
+        #[test]
+        fn plain_attributes_are_read_as_any_others_are(written in written(), most in 0..30_usize) {
+            let written = if written.starts_with([' ', '\n', '\t']) { written } else { format!(" {written}") };
+            let content = format!("e{written}");
+            let start = BytesStart::from_content(content.as_str(), 1);
+            let mut reader = reader(Limits { attributes: most, ..Limits::default() });
+            let warnings = reader.warnings.count();
+            let any = reader.any_attributes(&start, 1);
+            if let Some(plain) = plain::attributes(&written, most) {
+                prop_assert_eq!(any, Ok(plain));
+                prop_assert_eq!(reader.warnings.count(), warnings);
+                prop_assert!(reader.bind(&start).is_ok() && reader.check_attributes(&start).is_ok());
+                prop_assert_eq!(reader.scope.0.len(), 1);
+            }
+        }
+
+        #[test]
+        fn plain_text_is_read_as_any_other_is(text in "[a\n\t\r\u{1}\u{1f}\u{7f}\u{85}é\u{fffd}\u{fffe}\u{ffff}\u{ef00}]{0,40}") {
+            if plain::is_text(&text) {
+                prop_assert_eq!(forbidden(&text), None);
+                prop_assert_eq!(quick_xml::events::BytesText::from_escaped(text.as_str()).xml10_content(), text.as_str());
+            }
+        }
+    }
+
+    #[test]
+    fn only_what_means_itself_is_plain() {
+        for (written, plain) in [
+            ("", true),
+            (" ", true),
+            (" a=\"\"", true),
+            (" hash=\"x y\" b=\"'>é\" ", true),
+            (" a=\"1\" a=\"2\"", false),
+            (" a=\"1\"b=\"2\"", false),
+            (" a='1'", false),
+            (" a =\"1\"", false),
+            (" a= \"1\"", false),
+            (" a=\"1", false),
+            (" a", false),
+            (" =\"1\"", false),
+            (" p:a=\"1\"", false),
+            (" xmlns=\"1\"", false),
+            (" a=\"&lt;\"", false),
+            (" a=\"<\"", false),
+            (" a=\"\n\"", false),
+            (" a=\"\u{fffe}\"", false),
+        ] {
+            assert_eq!(plain::attributes(written, 100).is_some(), plain, "{written:?}");
+        }
+        for (text, plain) in [("", true), ("a\n\té", true), ("\r", false), ("\u{b}", false), ("\u{ffff}", false)] {
+            assert_eq!(plain::is_text(text), plain, "{text:?}");
+        }
+    }
 }

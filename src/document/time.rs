@@ -119,7 +119,7 @@ impl fmt::Display for Datetime {
 }
 
 /// Reads `YYYY-MM-DDThh:mm:ssZ`, the form that [`fmt::Display`] gives to every moment of a whole second. Lists have
-/// hardly any other, and this is ten times as fast as [`read`], which decides what is none of these.
+/// hardly any other, and this needs no calendar. What is none of these is for [`read`] to decide.
 fn canonical(text: &[u8]) -> Option<Datetime> {
     let text: &[u8; 20] = text.try_into().ok()?;
     if [text[4], text[7], text[10], text[13], text[16], text[19]] != *b"--T::Z" {
