@@ -5,6 +5,7 @@ import dataclasses
 import os
 
 from benchlib.machine import Failure, Unavailable, say
+from benchlib.mounts import Mount
 
 
 @dataclasses.dataclass
@@ -63,6 +64,9 @@ class Bench:
         except (Failure, OSError) as bad:
             say(f"{group}: {work}: {player.name}: {bad}")
             self.out.add((group, player.name))
+            if isinstance(player, Mount):
+                with contextlib.suppress(Failure, OSError):
+                    player.unmount()
             if isinstance(bad, Unavailable):
                 self.book.lacks(group, player.name, bad)
             else:

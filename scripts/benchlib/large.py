@@ -78,10 +78,10 @@ class Large:
             with self.bench.attempt(GROUP, player, "reading"):
                 self.play(player)
         for player in players:
-            if player is not self.native:
+            if player is not self.native and (GROUP, player.name) not in self.bench.out:
                 with self.bench.attempt(GROUP, player, "memory"):
                     self.book.add(GROUP, "resident memory after reading", player.name, "MiB", player.memory()[0])
-            player.unmount()
+                    player.unmount()
 
 
 def measure(bench):

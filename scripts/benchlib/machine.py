@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -134,6 +133,17 @@ def answers(port):
         return False
 
 
+def end(process, patience=0):
+    """Ends a process of ours that did not end by itself."""
+    for ask, seconds in ((lambda: None, patience), (process.terminate, 10), (process.kill, 10)):
+        ask()
+        try:
+            process.wait(seconds)
+            return
+        except subprocess.TimeoutExpired:
+            continue
+
+
 class Server:
     """A process that listens, ended by its id."""
 
@@ -149,12 +159,7 @@ class Server:
             raise
 
     def end(self):
-        self.process.terminate()
-        try:
-            self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        end(self.process)
 
 
 def nginx(work, sources):
@@ -187,17 +192,3 @@ def install_resync(work):
         except Failure as bad:
             raise Failure(f"resync: {bad}\n  apt-get install python3-venv\nor leave it out: --without resync") from None
     return venv + "/bin"
-
-
-class Scratch:
-    """An empty folder for one measure, gone after it."""
-
-    def __init__(self, work):
-        self.work = work
-
-    def __enter__(self):
-        self.folder = tempfile.mkdtemp(dir=self.work)
-        return self.folder
-
-    def __exit__(self, *_):
-        shutil.rmtree(self.folder, ignore_errors=True)

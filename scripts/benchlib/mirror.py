@@ -1,10 +1,11 @@
 """The groups `far` and `dump`: how long a complete mirror takes, by single fetches from afar, and by packages."""
 
 import os
+import tempfile
 import time
 
 from benchlib.bench import same
-from benchlib.machine import Scratch, drop_caches, install_resync, probe, run, wait_until
+from benchlib.machine import drop_caches, install_resync, probe, run, wait_until
 from benchlib.mounts import Ours, httpdirfs, rclone
 from benchlib.report import at_least
 
@@ -22,7 +23,7 @@ class Command:
         self.bench, self.name, self.peer, self.command, self.source = bench, name, name.split()[0], command, source
 
     def mirror(self):
-        with Scratch(self.bench.work) as folder:
+        with tempfile.TemporaryDirectory(dir=self.bench.work) as folder:
             drop_caches(self.bench.work)
             os.mkdir(folder + "/copy")
             _, seconds = run(self.command.replace("COPY", folder + "/copy"), cwd=folder)

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import time
 
-from benchlib.machine import PROGRAM, Failure, command_line, memory, run, wait_until
+from benchlib.machine import PROGRAM, Failure, command_line, end, memory, run, say, wait_until
 
 PATIENCE = 60
 
@@ -59,10 +59,15 @@ class Mount:
             raise Failure(f"{self.name}: nothing is in {self.directory}")
         return time.monotonic() - begin
 
+    def is_mounted(self):
+        """What the kernel says: also of a mount whose daemon is dead."""
+        with open("/proc/self/mounts", "rb") as mounts:
+            return any(line.split()[1].decode("unicode_escape") == self.directory for line in mounts)
+
     def detach(self):
         """Unmounts; what is busy for a moment is tried again, and in the end cut off."""
         for _ in range(40):
-            if not os.path.ismount(self.directory):
+            if not self.is_mounted():
                 return
             if subprocess.run(["umount", self.directory], stderr=subprocess.DEVNULL, check=False).returncode:
                 time.sleep(0.25)
@@ -142,7 +147,7 @@ class Peer(Mount):
     def shows(self):
         if self.process.poll() is not None:
             raise Failure(f"{self.name} ended with {self.process.returncode}; see {self.directory}.log")
-        return os.path.ismount(self.directory) and os.listdir(self.directory)
+        return self.is_mounted() and os.listdir(self.directory)
 
     def pid(self):
         return self.process.pid
@@ -153,11 +158,7 @@ class Peer(Mount):
     def unmount(self):
         self.detach()
         if self.process:
-            try:
-                self.process.wait(20)
-            except subprocess.TimeoutExpired:
-                self.process.terminate()
-                self.process.wait()
+            end(self.process, 20)
             self.process = None
 
 
@@ -180,5 +181,5 @@ def unmount_all():
     for mount in Mount.everything:
         try:
             mount.unmount()
-        except Failure as bad:
-            print(f"{mount.name}: {bad}", flush=True)
+        except (Failure, OSError) as bad:
+            say(f"{mount.name}: {bad}")

@@ -94,7 +94,7 @@ class Book:
         mine, theirs = self.found(group, work, ours), self.found(group, work, other)
         if not mine or (other and not theirs):
             missing = other if mine else ours
-            return [label, unit, "", other or "", "", "", "", goal or "", f"{missing}: failed, or not asked"]
+            return [label, unit, "", other or "", "", "", "", goal or "", f"{missing}: not measured"]
         value, rounds, ratio, counts = statistics.median(mine), mine, "", len(mine)
         if other:
             value, rounds = self.ratio(mine, theirs)
@@ -120,10 +120,8 @@ class Book:
         return bool(native) and goal.holds(theirs / statistics.median(native), SLACK) and goal.holds(value, SLACK)
 
     def table(self):
-        lines = [HEAD]
-        for row in self.rows:
-            if self.tried(*row[:4]):
-                lines.append("| " + " | ".join(map(str, self.row(*row))) + " |")
+        lines = ["| " + " | ".join(map(str, self.row(*row))) + " |" for row in self.rows if self.tried(*row[:4])]
+        lines[:0] = [HEAD] if lines else []
         lines += [f"\nNOT AVAILABLE {group}: {who}: {why}" for (group, who), why in self.lacking.items()]
         lines += [f"\nFAILED {group}: {work}: {who}: {why}" for group, work, who, why in self.failures]
         return "\n".join(lines)

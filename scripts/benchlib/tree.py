@@ -66,7 +66,7 @@ class Tree:
                 self.find_ls(player, LS % "first")
                 if player is not self.native:
                     self.add(RSS % "find", player, "MiB", player.memory()[0])
-            player.unmount()
+                player.unmount()
 
     def listing(self, player):
         """The files of a player in the order of its find; some of those of slow peers, spread over all of them."""
@@ -111,10 +111,10 @@ class Tree:
                 self.loop("read", player)
         self.again(players)
         for player in players:
-            if player is not self.native:
+            if player is not self.native and (GROUP, player.name) not in self.bench.out:
                 with self.bench.attempt(GROUP, player, RSS % "reading"):
                     self.add(RSS % "reading", player, "MiB", player.memory()[0])
-            player.unmount()
+                    player.unmount()
 
     def remount(self):
         """Mounted anew over a cache that is full."""
@@ -122,7 +122,7 @@ class Tree:
             with self.bench.attempt(GROUP, player, REMOUNT):
                 drop_caches(self.bench.work)
                 self.add(REMOUNT, player, "s", player.mount_to_ls())
-            player.unmount()
+                player.unmount()
 
 
 def measure(bench):
