@@ -68,7 +68,8 @@ def run(command, timeout=LONGEST, cwd=None):
             process.wait()
     took = time.monotonic() - begin
     if process.returncode:
-        raise Failure(f"{' '.join(err.split())[-300:] or 'it says nothing'} (exit {process.returncode}: {' '.join(argv)[:300]})")
+        said = " ".join(err.split())[-300:] or "it says nothing"
+        raise Failure(f"{said} (exit {process.returncode}: {' '.join(argv)[:300]})")
     return out, took
 
 

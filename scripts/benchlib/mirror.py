@@ -49,7 +49,8 @@ class Mirror(Ours):
         self.tree = time.monotonic() - begin
         wait_until("all content is here", self.complete, 600)
         seconds = time.monotonic() - begin
-        same("resources and errors", (self.status()["resources"], self.status()["errors"]), (self.source.book["count"], []))
+        status = self.status()
+        same("resources and errors", (status["resources"], status["errors"]), (self.source.book["count"], []))
         self.unmount()
         return seconds
 

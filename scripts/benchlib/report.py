@@ -4,8 +4,8 @@ import json
 import math
 import statistics
 
-HEAD = ("| work | unit | ours: median (min-max) | other | its median (min-max) | n | ratio (of the rounds) | goal | met |\n"
-        "| --- | --- | --: | --- | --: | --: | --: | --: | --- |")
+HEAD = ("| work | unit | ours: median (min-max) | other | its median (min-max) | n | ratio (of the rounds) | goal "
+        "| met |\n| --- | --- | --: | --- | --: | --: | --: | --: | --- |")
 
 
 def number(value):
@@ -29,7 +29,7 @@ def middle(values):
 
 
 class Goal:
-    """At least, or at most, so much; beside a peer that is as fast as the native file system, or to be as fast."""
+    """At least, or at most, so much; of a peer that may itself be as fast as native, it is enough to be so, too."""
 
     def __init__(self, sign, limit, like_native=False):
         self.sign, self.limit, self.like_native = sign, limit, like_native
@@ -103,7 +103,8 @@ class Book:
         verdict = goal.verdict(value, rounds) if goal else ""
         if verdict == "NO" and goal.like_native and self.both_native(group, work, other, goal, value):
             verdict = "both native"
-        return [label, unit, spread(mine), other or "", spread(theirs) if theirs else "", counts, ratio, goal or "", verdict]
+        their = [other, spread(theirs)] if other else ["", ""]
+        return [label, unit, spread(mine), *their, counts, ratio, goal or "", verdict]
 
     @staticmethod
     def ratio(mine, theirs):
@@ -129,7 +130,8 @@ class Book:
     def tried(self, group, work, *players):
         """There are values for such a row, or would be had it not failed."""
         failed = any((group, who) == (each[0], each[2]) for each in self.failures for who in players)
-        return failed or any(self.found(group, work, who) for who in players) and (group, players[0]) not in self.lacking
+        found = any(self.found(group, work, who) for who in players)
+        return failed or (found and (group, players[0]) not in self.lacking)
 
     def save(self, path, facts):
         values = [{"group": group, "work": work, "who": who, "unit": self.units[group, work], "values": values}

@@ -78,7 +78,8 @@ class Source:
         entries = [self.named(f"{each}.xml", f'capability="{each}"') for each in capabilities]
         document(self.path(name), "capabilitylist", entries)
         if name == CAPABILITIES:
-            document(self.path(".well-known/resourcesync"), "description", [self.named(name, 'capability="capabilitylist"')])
+            sets = self.named(name, 'capability="capabilitylist"')
+            document(self.path(".well-known/resourcesync"), "description", [sets])
 
 
 class Listed(Source):
