@@ -83,6 +83,20 @@ impl Body {
     }
 }
 
+/// Hashes what is left of a file.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn hash(file: &mut File, hasher: &mut Sha256) -> io::Result<()> {
+    let mut buffer = vec![0; 256 << 10];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(()),
+            count => hasher.update(&buffer[..count]),
+        }
+    }
+}
+
 /// Reads what is there of so many bytes.
 fn read_up_to(file: &File, out: &mut [u8], at: u64) -> io::Result<usize> {
     let mut got = 0;
@@ -175,15 +189,9 @@ impl Store {
     /// # Errors
     /// If it cannot be read.
     pub fn check(&self, sha256: &[u8; 32]) -> io::Result<bool> {
-        let mut file = self.object(sha256)?;
         let mut hasher = Sha256::new();
-        let mut buffer = vec![0; 256 << 10];
-        loop {
-            match file.read(&mut buffer)? {
-                0 => return Ok(hasher.finalize().as_slice() == sha256),
-                count => hasher.update(&buffer[..count]),
-            }
-        }
+        hash(&mut self.object(sha256)?, &mut hasher)?;
+        Ok(hasher.finalize().as_slice() == sha256)
     }
 
     /// A new file that vanishes if nobody adopts it.

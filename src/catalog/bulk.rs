@@ -122,10 +122,22 @@ const NAME_SHARED: usize = 2;
 const NAME_OWN: usize = 4;
 static NAMES: LazyLock<Statements> = LazyLock::new(|| {
     Statements::new(
-        "INSERT INTO name (id, parent, name, rset, uri, version)",
+        "INSERT OR FAIL INTO name (id, parent, name, rset, uri, version)",
         "?, ?1, ?, ?2, ?, ?",
         NAME_SHARED,
         NAME_OWN,
+    )
+});
+
+/// Of versions of which nothing else is to be said.
+const PLAIN_SHARED: usize = 1;
+const PLAIN_OWN: usize = 9;
+static PLAIN_VERSIONS: LazyLock<Statements> = LazyLock::new(|| {
+    Statements::new(
+        "INSERT OR FAIL INTO version (id, name, document, begin, mtime, dated, size, settled, hashes, media)",
+        "?, ?, ?1, ?, ?, ?, ?, ?, ?, ?",
+        PLAIN_SHARED,
+        PLAIN_OWN,
     )
 });
 
@@ -134,7 +146,7 @@ const VERSION_SHARED: usize = 3;
 const VERSION_OWN: usize = 11;
 static VERSIONS: LazyLock<Statements> = LazyLock::new(|| {
     Statements::new(
-        "INSERT INTO version (id, name, document, begin, mtime, dated, size, settled, hashes, media, extra, object, change, came)",
+        "INSERT OR FAIL INTO version (id, name, document, begin, mtime, dated, size, settled, hashes, media, extra, object, change, came)",
         "?, ?, ?1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?2, ?3",
         VERSION_SHARED,
         VERSION_OWN,
@@ -236,13 +248,21 @@ impl Transaction<'_> {
     pub(super) fn insert_versions(&self, versions: &[NewVersion<'_>], document: i64, how: How) -> Result<()> {
         // Of what came with the first lists, that is all there is to say.
         let change = self.sync.map(|_| how.number());
+        let plain = self.sync.is_none()
+            && versions.iter().all(|version| version.record.extra.is_none() && version.object.is_none());
+        let (statements, shared, each) = match plain {
+            true => (&PLAIN_VERSIONS, PLAIN_SHARED, PLAIN_OWN),
+            false => (&VERSIONS, VERSION_SHARED, VERSION_OWN),
+        };
         let mut hashes = Vec::new();
-        VERSIONS.write(versions, |statement, part| {
+        statements.write(versions, |statement, part| {
             let mut statement = self.transaction.prepare_cached(statement)?;
             statement.raw_bind_parameter(1, document)?;
-            statement.raw_bind_parameter(2, change)?;
-            statement.raw_bind_parameter(3, self.sync)?;
-            for (version, own) in part.iter().zip((VERSION_SHARED + 1..).step_by(VERSION_OWN)) {
+            if !plain {
+                statement.raw_bind_parameter(2, change)?;
+                statement.raw_bind_parameter(3, self.sync)?;
+            }
+            for (version, own) in part.iter().zip((shared + 1..).step_by(each)) {
                 let record = version.record;
                 let listed = record.size.and_then(|size| i64::try_from(size).ok());
                 hashes.clear();
@@ -256,8 +276,10 @@ impl Transaction<'_> {
                 statement.raw_bind_parameter(own + 6, listed.is_none())?;
                 statement.raw_bind_parameter(own + 7, (!hashes.is_empty()).then_some(hashes.as_slice()))?;
                 statement.raw_bind_parameter(own + 8, version.media)?;
-                statement.raw_bind_parameter(own + 9, record.extra.as_deref())?;
-                statement.raw_bind_parameter(own + 10, version.object)?;
+                if !plain {
+                    statement.raw_bind_parameter(own + 9, record.extra.as_deref())?;
+                    statement.raw_bind_parameter(own + 10, version.object)?;
+                }
             }
             statement.raw_execute()?;
             Ok(())

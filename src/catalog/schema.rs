@@ -261,6 +261,12 @@ const STEPS: [&str; 5] = ["
     CREATE INDEX delivery_waiting ON delivery (channel, id) WHERE NOT done;
 "];
 
+/// The size of a page in bytes. With 4 KiB, 3.77 million rows took a tenth longer to write; with 16 KiB a twentieth less,
+/// and a change of one row writes a page of each table that it touches.
+const PAGE: i64 = 8192;
+/// How many pages a commit leaves in the write-ahead log before it brings them into the database.
+pub(super) const CHECKPOINT_AFTER: i64 = 500;
+
 /// Opens the database for writing, and makes or migrates it.
 pub(super) fn open(path: &Path) -> Result<Connection, CatalogError> {
     open_or_migrate(path).map_err(|error| match error {
@@ -276,7 +282,10 @@ pub(super) fn open(path: &Path) -> Result<Connection, CatalogError> {
 fn open_or_migrate(path: &Path) -> Result<Connection, CatalogError> {
     let connection = Connection::open(path)?;
     connection.busy_timeout(std::time::Duration::from_secs(10))?;
+    // Of a new database; one that is there keeps its own.
+    connection.pragma_update(None, "page_size", PAGE)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_AFTER)?;
     connection.pragma_update(None, "cache_size", -32_768)?;
     connection.pragma_update(None, "temp_store", "FILE")?;
     connection.set_prepared_statement_cache_capacity(64);

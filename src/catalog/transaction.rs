@@ -512,6 +512,15 @@ impl<'w> Transaction<'w> {
         self.kept = documents;
     }
 
+    /// How many live files there were of a set when this step was begun.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn resources_before(&self, rset: i64) -> Result<u64> {
+        let mut statement = self.transaction.prepare_cached("SELECT resources FROM rset WHERE id = ?1")?;
+        Ok(statement.query_row([rset], |row| row.get::<_, i64>(0))?.unsigned_abs())
+    }
+
     /// The live files of a set that no list of this step named.
     ///
     /// # Errors

@@ -107,11 +107,18 @@ impl Writer {
         Ok(Transaction::new(transaction, &self.mapper, next_name, next_version))
     }
 
-    /// Makes a step that writes much.
-    pub fn long<T>(&mut self, step: impl FnOnce(&mut Self) -> T) -> T {
+    /// Makes a step that writes much. What it leaves in the write-ahead log is for [`Writer::checkpoint`], later: the
+    /// commit would bring all of it into the database while somebody waits.
+    ///
+    /// # Errors
+    /// As the step says, or if SQLite fails.
+    pub fn long<T>(&mut self, step: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let mut log = self.path.clone().into_os_string();
         log.push("-wal");
-        writeback::during(Path::new(&log), || step(self))
+        self.connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+        let done = writeback::during(Path::new(&log), || step(self));
+        self.connection.pragma_update(None, "wal_autocheckpoint", schema::CHECKPOINT_AFTER)?;
+        done
     }
 
     /// Brings what a large step left in the write-ahead log into the database.

@@ -153,6 +153,8 @@ fn apply(
     // Where everything that is listed is known to stand in a document that did not change, nothing goes.
     let doubtful = read_some || gone_documents || set.state != SetState::Complete;
     let mut read_all_again = false;
+    // Of a set that nothing was in, nothing can have gone.
+    let doubtful = doubtful && transaction.resources_before(set.id)? > 0;
     transaction.reading(cursor.filter(|_| followed));
     if complete && doubtful {
         let unseen = transaction.unseen(set.id)?;

@@ -297,7 +297,7 @@ impl Delivered {
             .map_err(|error| failed(std::io::Error::other(format!("{url}: {error}"))))?;
         let row = DocumentRow { url: url.to_owned(), ..DocumentRow::default() };
         let about = About { from: Some(self.from), until: Some(self.until), ..About::default() };
-        Ok(Spooled { row, base, path: file.into_temp_path(), digest: [0; 32], package: None, about })
+        Ok(Spooled { row, base, path: file.into_temp_path(), package: None, about })
     }
 }
 

@@ -420,7 +420,7 @@ fn spool(
         package: Some(row.id),
     };
     let about = About::of(&head, &facts, &base);
-    let document = Spooled { row: own, base, path, digest: [0; 32], package: Some(Arc::clone(package)), about };
+    let document = Spooled { row: own, base, path, package: Some(Arc::clone(package)), about };
     Ok(Spooled { row: manifest_row(row, &document), ..document })
 }
 

@@ -16,7 +16,7 @@ use crate::catalog::{DocumentRow, Record};
 use crate::document::{Capability, Datetime, Entry, Facts, Head, Kind, Limits, Reader, Warnings};
 use crate::path::Mapper;
 use crate::source::{Asked, Client, SourceError, Trouble, Validators};
-use crate::store::Store;
+use crate::store::{self, Store};
 
 /// The deepest nesting of indexes.
 const DEPTH: usize = 5;
@@ -51,15 +51,17 @@ impl Lists {
 }
 
 impl Lists {
-    /// What tells one edition of all lists from the next: their time, or else their bytes. None where
-    /// nothing was read that could tell.
+    /// What tells one edition of all lists from the next: their time, or else their bytes, which are read for that. None
+    /// where nothing was read that could tell.
     pub(super) fn edition(&self) -> Option<String> {
         match self.cursor() {
             _ if self.read.is_empty() => None,
             Some(at) => Some(at.to_string()),
             None => {
                 let mut hasher = Sha256::new();
-                self.read.iter().for_each(|document| hasher.update(document.digest));
+                for document in &self.read {
+                    store::hash(&mut std::fs::File::open(&document.path).ok()?, &mut hasher).ok()?;
+                }
                 let digest: [u8; 32] = hasher.finalize().into();
                 Some(digest.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}")))
             }
@@ -81,7 +83,6 @@ pub(super) struct Spooled {
     pub(super) base: Url,
     /// Where; it vanishes from the disk with this.
     pub(super) path: tempfile::TempPath,
-    pub(super) digest: [u8; 32],
     /// The package that it is the manifest of, where that can be read from.
     pub(super) package: Option<Arc<Package>>,
     pub(super) about: About,
@@ -225,7 +226,6 @@ struct Body {
     file: NamedTempFile,
     url: Url,
     validators: Validators,
-    digest: [u8; 32],
 }
 
 impl Bringer {
@@ -250,7 +250,6 @@ impl Bringer {
         }
         let disk = |error: std::io::Error| SourceError::new(url, Trouble::Disk(error.to_string()));
         let mut file = self.store.spool().map_err(disk)?;
-        let mut hasher = Sha256::new();
         let mut size = 0;
         let most = Limits::default().document;
         while let Some(chunk) = answer.chunk().await? {
@@ -262,7 +261,6 @@ impl Bringer {
             if size / CHECK_EVERY > before {
                 self.store.check_room(0).map_err(disk)?;
             }
-            hasher.update(&chunk);
             file.write_all(&chunk).map_err(disk)?;
         }
         let (url, mut validators) = (answer.url.clone(), answer.validators());
@@ -270,7 +268,7 @@ impl Bringer {
             // Written just now, it may be written again within the same second.
             validators.last_modified = None;
         }
-        Ok(Some(Body { file, url, validators, digest: hasher.finalize().into() }))
+        Ok(Some(Body { file, url, validators }))
     }
 
     /// Asks for one document; for a changed one only, if validators of an earlier edition are known.
@@ -352,7 +350,7 @@ fn unreadable(error: crate::document::DocumentError) -> SourceError {
 fn look(body: Body, url: String, depth: usize, bringer: &Bringer) -> Result<Got, SourceError> {
     let wanted = bringer.capability;
     let disk = |error: std::io::Error| SourceError::new(&url, Trouble::Disk(error.to_string()));
-    let Body { file, url: base, validators, digest } = body;
+    let Body { file, url: base, validators } = body;
     let (mut file, path) = file.into_parts();
     file.rewind().map_err(disk)?;
     let mut reader = Reader::open(&file, &url, Limits::default()).map_err(unreadable)?;
@@ -379,14 +377,7 @@ fn look(body: Body, url: String, depth: usize, bringer: &Bringer) -> Result<Got,
     let mut first = reader.next().map_err(unreadable)?;
     let nested = first.as_ref().is_some_and(|entry| entry.md.capability() == Some(wanted));
     if head.kind != Kind::SitemapIndex && !nested {
-        return Ok(Got::List(Spooled {
-            row,
-            about: About::of(&head, &facts, &base),
-            base,
-            path,
-            digest,
-            package: None,
-        }));
+        return Ok(Got::List(Spooled { row, about: About::of(&head, &facts, &base), base, path, package: None }));
     }
     if head.kind == Kind::UrlSet {
         bringer.status.warning(&format!("{url}: an index written as urlset; its entries are taken as lists"));
