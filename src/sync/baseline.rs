@@ -229,23 +229,23 @@ fn apply_document(
         }
     };
     let mut repeated = Warnings::default();
-    let read = listing::read(&document, mapper, status, |batch| {
+    let read = listing::read(&document, attacher.is_some(), mapper, status, |batch| {
         let all = transaction.upsert_all(set.id, set.directory, id, &batch.records)?;
-        for (came, (entry, record)) in all.into_iter().zip(batch.entries.iter().zip(&batch.records)) {
+        for (at, (came, record)) in all.into_iter().zip(&batch.records).enumerate() {
             match came.outcome {
                 Outcome::Added => summary.added += 1,
                 Outcome::Updated => summary.updated += 1,
                 Outcome::Unchanged => summary.unchanged += 1,
                 Outcome::Repeated => {
-                    repeated.push(entry.line, format_args!("{} is listed twice; the first counts", entry.loc));
+                    repeated.push(batch.lines[at], format_args!("{} is listed twice; the first counts", record.uri));
                     continue;
                 }
             }
             if let (Some(attacher), Some(version)) = (&mut attacher, came.version) {
-                attacher.give(transaction, entry, record, version)?;
+                attacher.give(transaction, &batch.entries[at], record, version)?;
             }
         }
-        status.update(|progress| progress.entries += batch.entries.len() as u64);
+        status.update(|progress| progress.entries += batch.records.len() as u64);
         Ok(())
     })?;
     for warning in read.warnings.lines().into_iter().chain(repeated.lines()) {

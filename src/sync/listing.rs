@@ -18,11 +18,14 @@ const BATCH: usize = 256;
 /// How many batches the reading may be ahead of the writing.
 const AHEAD: usize = 8;
 
-/// Some entries of a list, in its order, and what each says of a resource.
+/// What some entries of a list say of resources, in its order.
 #[derive(Default)]
 pub(super) struct Batch {
-    pub(super) entries: Vec<Entry>,
     pub(super) records: Vec<Record>,
+    /// The line of each.
+    pub(super) lines: Vec<u64>,
+    /// The entries themselves, if they are wanted.
+    pub(super) entries: Vec<Entry>,
 }
 
 /// How a list was read.
@@ -36,9 +39,11 @@ pub(super) struct Read {
     pub(super) warnings: Warnings,
 }
 
-/// Reads a list, and gives it away in batches, until `take` fails. What is wrong with the list is told to `status`.
+/// Reads a list, and gives it away in batches, with the entries if `whole_entries` says so, until `take` fails. What is wrong
+/// with the list is told to `status`.
 pub(super) fn read(
     document: &Spooled,
+    whole_entries: bool,
     mapper: &Mapper,
     status: &Status,
     mut take: impl FnMut(&Batch) -> Result<(), CatalogError>,
@@ -50,7 +55,7 @@ pub(super) fn read(
     std::thread::scope(|scope| {
         let reading = std::thread::Builder::new()
             .name("list".to_owned())
-            .spawn_scoped(scope, || parse(&file, document, mapper, status, batches, spent))
+            .spawn_scoped(scope, move || parse(&file, document, whole_entries, mapper, status, &batches, &spent))
             .map_err(|error| CatalogError::io(path, error))?;
         for batch in coming {
             take(&batch)?;
@@ -65,10 +70,11 @@ pub(super) fn read(
 fn parse(
     file: &std::fs::File,
     document: &Spooled,
+    whole_entries: bool,
     mapper: &Mapper,
     status: &Status,
-    batches: SyncSender<Batch>,
-    spent: Receiver<Batch>,
+    batches: &SyncSender<Batch>,
+    spent: &Receiver<Batch>,
 ) -> Read {
     let row = &document.row;
     let mut read = Read::default();
@@ -100,7 +106,10 @@ fn parse(
         let facts = Facts::of_entry(&entry, reader.warnings_mut());
         if let Some(record) = lists::record(mapper, &document.base, &entry, &facts, at, reader.warnings_mut()) {
             batch.records.push(record);
-            batch.entries.push(entry);
+            batch.lines.push(entry.line);
+            if whole_entries {
+                batch.entries.push(entry);
+            }
         }
         if batch.records.len() == BATCH {
             if batches.send(batch).is_err() {
@@ -109,8 +118,10 @@ fn parse(
             }
             batch = spent.try_recv().unwrap_or_default();
             spent.try_iter().for_each(drop);
-            batch.entries.clear();
-            batch.records.clear();
+            let Batch { records, lines, entries } = &mut batch;
+            records.clear();
+            lines.clear();
+            entries.clear();
         }
     }
     if !batch.records.is_empty() && batches.send(batch).is_err() {
