@@ -80,6 +80,8 @@ pub(super) struct Spot<'r> {
 /// of them needs no look into the tables.
 #[derive(Debug, Default)]
 pub struct Recent {
+    /// Whether anything is kept.
+    wanted: bool,
     keys: RandomState,
     known: HashMap<u64, (i64, u64)>,
 }
@@ -88,8 +90,14 @@ pub struct Recent {
 const MOST_RECENT: usize = 300_000;
 
 impl Recent {
+    /// For a step that another one follows which wants to know.
+    #[must_use]
+    pub fn wanted() -> Self {
+        Self { wanted: true, ..Self::default() }
+    }
+
     pub(super) fn add(&mut self, record: &Record, version: i64) {
-        if self.known.len() < MOST_RECENT {
+        if self.wanted && self.known.len() < MOST_RECENT {
             let key = self.keys.hash_one(&record.uri);
             self.known.insert(key, (version, record.fingerprint(&self.keys)));
         }
@@ -141,7 +149,8 @@ impl<'w> Transaction<'w> {
         std::mem::take(&mut self.recent)
     }
 
-    /// Goes on from the step before this one, if nothing else was written in between.
+    /// Goes on from the step before this one, if nothing else was written in between; or begins to keep what a step after
+    /// this one wants.
     pub fn remember(&mut self, recent: Recent) {
         self.recent = recent;
     }

@@ -107,8 +107,8 @@ impl Writer {
         Ok(Transaction::new(transaction, &self.mapper, next_name, next_version))
     }
 
-    /// Makes a step that writes much. What it leaves in the write-ahead log is for [`Writer::checkpoint`], later: the
-    /// commit would bring all of it into the database while somebody waits.
+    /// Makes a step that writes much. What it leaves in the write-ahead log is for [`Writer::checkpoint`], soon: this commit or
+    /// the next would bring all of it into the database while somebody waits.
     ///
     /// # Errors
     /// As the step says, or if SQLite fails.
@@ -116,9 +116,7 @@ impl Writer {
         let mut log = self.path.clone().into_os_string();
         log.push("-wal");
         self.connection.pragma_update(None, "wal_autocheckpoint", 0)?;
-        let done = writeback::during(Path::new(&log), || step(self));
-        self.connection.pragma_update(None, "wal_autocheckpoint", schema::CHECKPOINT_AFTER)?;
-        done
+        writeback::during(Path::new(&log), || step(self))
     }
 
     /// Brings what a large step left in the write-ahead log into the database.
@@ -127,6 +125,7 @@ impl Writer {
     /// If SQLite fails.
     pub fn checkpoint(&self) -> Result<()> {
         self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+        self.connection.pragma_update(None, "wal_autocheckpoint", schema::CHECKPOINT_AFTER)?;
         Ok(())
     }
 

@@ -63,7 +63,8 @@ pub(super) async fn bring(
         let notified = reader.channels()?.iter().any(|channel| channel.rset == set.id);
         Ok(notified || !reader.feeds(set.id)?.is_empty())
     })?;
-    let work = Work { lists, dumped, accept_deletions, followed };
+    let recent = if beside.is_some() { Recent::wanted() } else { Recent::default() };
+    let work = Work { lists, dumped, accept_deletions, followed, recent };
     let applying = engine.ledger.step(move |writer| writer.long(|writer| apply(writer, &mapper, &status, &own, work)));
     let reading = async {
         if let Some(beside) = &mut beside {
@@ -100,6 +101,8 @@ struct Work {
     accept_deletions: bool,
     /// Whether changes are followed, or notified of, so that the tree may be newer than its lists.
     followed: bool,
+    /// For what follows this step.
+    recent: Recent,
 }
 
 /// Applies documents in one step.
@@ -110,7 +113,7 @@ fn apply(
     set: &SetRow,
     work: Work,
 ) -> Result<((Summary, Applied), crate::catalog::Changes), CatalogError> {
-    let Work { lists, dumped, accept_deletions, followed } = work;
+    let Work { lists, dumped, accept_deletions, followed, recent } = work;
     let mut summary = Summary { not_modified: lists.unchanged.len() as u64, ..Summary::default() };
     let cursor = lists.cursor();
     let edition = lists.edition();
@@ -118,6 +121,7 @@ fn apply(
     let known = writer.documents(set.id)?;
     let from_dump = lists.read.iter().any(|document| document.row.package.is_some());
     let mut transaction = writer.begin(true)?;
+    transaction.remember(recent);
     if set.state != SetState::Empty {
         transaction.begin_sync()?;
     }
