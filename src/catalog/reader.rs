@@ -94,8 +94,8 @@ pub struct VersionRow {
 /// Where content is.
 #[derive(Clone, Debug)]
 pub enum Place {
-    /// In the store, as an object.
-    Object(Content),
+    /// In the store, as an object, and when it was read last, as far as that was noted.
+    Object(Content, Datetime),
     /// In a package, which may be here or not.
     Member(MemberRow),
 }
@@ -287,15 +287,16 @@ impl Reader {
     /// If SQLite fails.
     pub fn place(&self, version: i64) -> Result<Option<Place>> {
         let mut statement = self.connection.prepare_cached(&format!(
-            "SELECT o.sha256, o.size, o.verified, {MEMBER} FROM version v LEFT JOIN object o ON o.id = v.object
+            "SELECT o.sha256, o.size, o.verified, o.used, {MEMBER} FROM version v LEFT JOIN object o ON o.id = v.object
              LEFT JOIN member m ON m.version = v.id LEFT JOIN package p ON p.id = m.package WHERE v.id = ?1"
         ))?;
         let found = statement.query_row([version], |row| match row.get::<_, Option<[u8; 32]>>(0)? {
             Some(sha256) => {
                 let size = size(row, 1)?.unwrap_or(0);
-                Ok(Some(Place::Object(Content { sha256, size, verified: row.get(2)? })))
+                let used = Datetime::from_nanos(row.get(3)?);
+                Ok(Some(Place::Object(Content { sha256, size, verified: row.get(2)? }, used)))
             }
-            None => Ok(member(row, 3)?.map(Place::Member)),
+            None => Ok(member(row, 4)?.map(Place::Member)),
         });
         Ok(found.optional()?.flatten())
     }

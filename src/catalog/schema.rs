@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::{CatalogError, ROOT};
@@ -282,6 +283,7 @@ pub(super) fn open(path: &Path) -> Result<Connection, CatalogError> {
 fn open_or_migrate(path: &Path) -> Result<Connection, CatalogError> {
     let connection = Connection::open(path)?;
     connection.busy_timeout(std::time::Duration::from_secs(10))?;
+    keep_plans(&connection)?;
     // Of a new database; one that is there keeps its own.
     connection.pragma_update(None, "page_size", PAGE)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
@@ -350,11 +352,20 @@ fn seed(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
+/// Keeps plans whatever values are bound. Without, SQLite looks at a value while it plans an outer join over a table with
+/// partial indexes, and a cached statement, whose bindings are cleared each time, is planned anew for each value: 11 µs for a
+/// lookup that takes 2, and 30 % of the work of reading small files.
+fn keep_plans(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    Ok(())
+}
+
 /// Opens the database for reading only.
 pub(super) fn open_reader(path: &Path) -> Result<Connection, CatalogError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    keep_plans(&connection)?;
     connection.pragma_update(None, "cache_size", -2_048)?;
     connection.set_prepared_statement_cache_capacity(32);
     Ok(connection)

@@ -27,12 +27,15 @@ use super::ranges::Ranges;
 use super::status::Status;
 use super::{Config, Shared, Verify};
 use crate::catalog::{Content, MemberRow, MemberState, Place, Pool, Stored, VersionRow};
-use crate::document::Algorithm;
+use crate::document::{Algorithm, Datetime};
 use crate::source::{Asked, Client, Expected, SourceError, Trouble};
 use crate::store::{Body, Store};
 
 /// How long a failure is answered from memory, so that a reader that insists does not become a storm.
 const FAILURE_KEPT: Duration = Duration::from_secs(3);
+/// How far in nanoseconds it may be behind when content was read last: each note of it is a row written, and makes the
+/// catalog's readers read their pages anew.
+const TOUCH_EVERY: i64 = 600 * 1_000_000_000;
 /// The most sizes that wait to be asked for because somebody lists a directory.
 const MOST_EXPECTED: usize = 20_000;
 
@@ -164,7 +167,13 @@ impl Contents {
         }
         // A failure shows again where the version is asked for whole.
         match self.readers.ask(|reader| reader.place(version)).ok()?? {
-            Place::Object(content) => self.open(version, content),
+            Place::Object(content, used) => {
+                let ready = self.open(version, content);
+                if ready.is_some() && Datetime::now().nanos().saturating_sub(used.nanos()) > TOUCH_EVERY {
+                    self.ledger.touched(content.sha256);
+                }
+                ready
+            }
             Place::Member(member) => self.packed(version, &member),
         }
     }
@@ -175,7 +184,6 @@ impl Contents {
                 let body = Body::whole(Arc::new(file), content.size);
                 let ready = Ready { body, size: content.size, verified: content.verified };
                 self.files.put(version, Stored::Object(content.sha256), ready.clone());
-                self.ledger.touched(content.sha256);
                 Some(ready)
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
