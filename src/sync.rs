@@ -43,6 +43,7 @@ mod packages;
 mod packed;
 mod patches;
 mod ranges;
+mod readahead;
 mod room;
 mod seed;
 mod sets;
@@ -537,6 +538,18 @@ impl Engine {
     #[must_use]
     pub fn ready(&self, version: i64) -> Option<Ready> {
         self.contents.ready(version)
+    }
+
+    /// As [`Engine::ready`], for a reader. Also brings what is likely to be read next from the disk, on the threads of `runtime`
+    /// that may block.
+    #[must_use]
+    pub fn reading(self: &Arc<Self>, version: i64, runtime: &tokio::runtime::Handle) -> Option<Ready> {
+        let (ready, after) = self.contents.reading(version);
+        for share in after.map(|after| self.contents.following(after)).unwrap_or_default() {
+            let contents = Arc::clone(&self.contents);
+            runtime.spawn_blocking(move || contents.bring_near(&share));
+        }
+        ready
     }
 
     /// The file with the content of a version, fetched if need be, once so much of it is there that

@@ -195,6 +195,31 @@ impl Reader {
         Ok(())
     }
 
+    /// The current file before that of a version in its directory.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn before(&self, version: i64) -> Result<Option<i64>> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT b.version FROM version v JOIN name n ON n.id = v.name JOIN name b ON b.parent = n.parent AND b.name < n.name
+             WHERE v.id = ?1 AND b.version IS NOT NULL ORDER BY b.name DESC LIMIT 1",
+        )?;
+        Ok(statement.query_row([version], |row| row.get(0)).optional()?)
+    }
+
+    /// The current files after that of a version in its directory, so many of them.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn following(&self, version: i64, limit: usize) -> Result<Vec<i64>> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT f.version FROM version v JOIN name n ON n.id = v.name JOIN name f ON f.parent = n.parent AND f.name > n.name
+             WHERE v.id = ?1 AND f.version IS NOT NULL ORDER BY f.name LIMIT ?2",
+        )?;
+        let rows = statement.query_map(params![version, i64::try_from(limit).unwrap_or(i64::MAX)], |row| row.get(0))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
     /// The directory that this one lies in.
     ///
     /// # Errors

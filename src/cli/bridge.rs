@@ -19,7 +19,7 @@ pub(super) struct Bridge {
 
 impl Contents for Bridge {
     fn ready(&self, version: i64) -> Option<Body> {
-        self.engine.ready(version).map(|ready| ready.body)
+        self.engine.reading(version, &self.runtime).map(|ready| ready.body)
     }
 
     fn read(&self, version: i64, offset: u64, len: u64, then: Then<Body>) {

@@ -24,6 +24,7 @@ use super::mementos::Location;
 use super::open_files::OpenFiles;
 use super::packages::Packages;
 use super::ranges::Ranges;
+use super::readahead::Readahead;
 use super::status::Status;
 use super::{Config, Shared, Verify};
 use crate::catalog::{Content, MemberRow, MemberState, Place, Pool, Stored, VersionRow};
@@ -100,6 +101,7 @@ pub(super) struct Contents {
     pub(super) ledger: Ledger,
     pub(super) status: Arc<Status>,
     pub(super) files: OpenFiles,
+    pub(super) readahead: Readahead,
     pub(super) packages: Arc<Packages>,
     /// Archives that do not answer. The Source itself is always asked.
     silent: Silent,
@@ -121,7 +123,7 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn capacity(size: usize) -> NonZeroUsize {
+pub(super) fn capacity(size: usize) -> NonZeroUsize {
     NonZeroUsize::new(size).unwrap_or(NonZeroUsize::MIN)
 }
 
@@ -144,6 +146,7 @@ impl Contents {
             ledger,
             status,
             files,
+            readahead: Readahead::new(),
             packages: Arc::clone(packages),
             silent: Silent::new(),
             history: Arc::clone(history),
