@@ -27,6 +27,8 @@ fn source(server: &Server) {
 }
 
 type Requests = BTreeMap<String, u64>;
+/// What is done, the command that does it (`@` is the mount), and the requests that it may cause, by kind.
+type Work<'w> = (&'w str, &'w str, &'w [(&'w str, u64)]);
 
 fn requests(mirror: &Mirror) -> Requests {
     serde_json::from_value(mirror.status()["requests"].clone()).unwrap()
@@ -48,7 +50,7 @@ fn several(all: &[(&str, u64)]) -> Requests {
 
 /// Does all that in a new mount, and holds what it causes to what it may. A kernel that is short of memory, or a host that
 /// takes it away, may forget what it knew in between: then it is done once more.
-fn cause(options: &str, table: &[(&str, &str, &[(&str, u64)])]) {
+fn cause(options: &str, table: &[Work<'_>]) {
     let server = Server::start();
     source(&server);
     let wanted: Vec<(&str, Requests)> = table.iter().map(|(what, _, all)| (*what, several(all))).collect();

@@ -326,18 +326,19 @@ impl Reader {
         Ok(found.optional()?.flatten())
     }
 
-    /// Versions of the current tree that have no content in the store, in the order of their numbers,
+    /// Versions of the current tree that have no content in the store, and their sizes, in the order of their numbers,
     /// after `after` and up to `upto`: what `content=all` still has to fetch.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn missing(&self, after: i64, upto: i64, limit: usize) -> Result<Vec<i64>> {
+    pub fn missing(&self, after: i64, upto: i64, limit: usize) -> Result<Vec<(i64, Option<u64>)>> {
         let mut statement = self.connection.prepare_cached(&format!(
-            "SELECT id FROM version v WHERE id > ?1 AND id <= ?3 AND until IS NULL AND object IS NULL
+            "SELECT id, size FROM version v WHERE id > ?1 AND id <= ?3 AND until IS NULL AND object IS NULL
              AND NOT {MEMBER_HERE} ORDER BY id LIMIT ?2",
         ))?;
-        let rows =
-            statement.query_map(params![after, i64::try_from(limit).unwrap_or(i64::MAX), upto], |row| row.get(0))?;
+        let rows = statement.query_map(params![after, i64::try_from(limit).unwrap_or(i64::MAX), upto], |row| {
+            Ok((row.get(0)?, size(row, 1)?))
+        })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -9,8 +10,14 @@ use futures_util::stream::FuturesUnordered;
 use super::SyncError;
 use super::content::{Contents, Failure, Ready};
 
-/// Errors that are told one by one while fetching ahead; the rest is counted.
+/// Versions that are asked of the catalog at once.
 const PAGE: usize = 1000;
+/// What is small, in bytes.
+const SMALL: u64 = 64 << 10;
+/// How many small ones wait for a connection.
+const WAITING: usize = 2;
+/// What took no longer than this may have all connections.
+const QUICK: Duration = Duration::from_secs(1);
 
 impl Contents {
     /// Fetches what is at or below a name.
@@ -46,9 +53,9 @@ impl Contents {
         let mut files = here.len() as u64;
         let mut bytes = here.iter().filter_map(|(_, size, _)| *size).sum();
         let mut failed = 0;
-        let missing: Vec<i64> = missing.into_iter().map(|(version, ..)| version).collect();
+        let missing: Vec<_> = missing.into_iter().map(|(version, size, _)| (version, size)).collect();
         tell(files, bytes, failed);
-        self.bring_packages_of(&missing).await?;
+        self.bring_packages_of(&missing.iter().map(|(version, _)| *version).collect::<Vec<_>>()).await?;
         self.many(missing, |result| {
             match result {
                 Err(_) => failed += 1,
@@ -83,7 +90,7 @@ impl Contents {
                 Ok(page) => page,
                 Err(error) => break Err(error.into()),
             };
-            let Some(last) = page.last() else {
+            let Some((last, _)) = page.last() else {
                 if !again && begun > 0 {
                     (again, after, end) = (true, 0, begun);
                     continue;
@@ -106,31 +113,47 @@ impl Contents {
         result
     }
 
-    /// Fetches versions, as many at a time as connections allow with one left for readers.
-    pub(super) async fn many(self: &Arc<Self>, versions: Vec<i64>, mut done: impl FnMut(Result<Ready, Failure>)) {
-        let most = self.client.connections().saturating_sub(1).max(1);
-        let mut left = versions.into_iter();
+    /// Fetches versions whose sizes may be known, as many at a time as connections allow.
+    ///
+    /// Of what may take long, one connection is left for readers. What is small is done before anybody who waits for it
+    /// would notice, so it may have them all, and some more wait their turn: no connection idles while what
+    /// came on it is verified and stored. Where even that takes long, one is left again.
+    pub(super) async fn many(
+        self: &Arc<Self>,
+        versions: Vec<(i64, Option<u64>)>,
+        mut done: impl FnMut(Result<Ready, Failure>),
+    ) {
+        let mut left = versions.into_iter().peekable();
         let mut running = FuturesUnordered::new();
+        let mut quick = true;
         loop {
-            while running.len() < most
-                && let Some(version) = left.next()
-            {
+            let connections = self.client.connections();
+            let most = |size: Option<u64>| match size {
+                Some(size) if size <= SMALL && quick => connections + WAITING,
+                _ => connections.saturating_sub(1).max(1),
+            };
+            while let Some((version, _)) = left.next_if(|(_, size)| running.len() < most(*size)) {
                 let this = Arc::clone(self);
                 running.push(async move {
                     if let Some(ready) = this.ready(version) {
-                        return Ok(ready);
+                        return (Ok(ready), Duration::ZERO);
                     }
+                    let began = Instant::now();
                     let flight = this.flight(version, false);
                     let mut done = flight.done.subscribe();
                     let landed = done.wait_for(Option::is_some).await;
-                    match landed.map(|done| done.clone()) {
+                    let result = match landed.map(|done| done.clone()) {
                         Ok(Some(result)) => result,
                         _ => Err(Failure::new("the fetch was given up")),
-                    }
+                    };
+                    (result, began.elapsed())
                 });
             }
             match running.next().await {
-                Some(result) => done(result),
+                Some((result, took)) => {
+                    quick = took < QUICK;
+                    done(result);
+                }
                 None => return,
             }
         }

@@ -295,6 +295,6 @@ async fn mend(engine: &Arc<Engine>, damage: Damage) -> Result<(), SyncError> {
     // Facts are gathered for a moment before they are written.
     engine.ledger.settled().await?;
     // What cannot be had again is told where it is fetched.
-    engine.contents.many(versions, |_| ()).await;
+    engine.contents.many(versions.into_iter().map(|version| (version, None)).collect(), |_| ()).await;
     engine.ledger.settled().await
 }

@@ -215,7 +215,7 @@ impl Contents {
             return;
         }
         let (mut mended, mut failed) = (0_u64, 0_u64);
-        self.many(damage.into_iter().map(|one| one.version).collect(), |result| match result {
+        self.many(damage.into_iter().map(|one| (one.version, None)).collect(), |result| match result {
             Ok(_) => mended += 1,
             Err(_) => failed += 1,
         })
