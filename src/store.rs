@@ -16,7 +16,7 @@
 
 pub mod archive;
 
-use std::borrow::Cow;
+use std::cell::Cell;
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -54,6 +54,11 @@ pub enum Body {
     Memory(Arc<[u8]>),
 }
 
+thread_local! {
+    /// Grows to the largest request that its thread has answered: the kernel's are 1 MiB at most.
+    static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
 impl Body {
     /// A file from its beginning.
     #[must_use]
@@ -61,23 +66,27 @@ impl Body {
         Self::File(file, 0, size)
     }
 
-    /// So many bytes from an offset on, or up to the end.
+    /// Gives so many bytes from an offset on, or up to the end, to `take`; or why they cannot be read.
     ///
-    /// # Errors
-    /// If the file cannot be read.
-    pub fn read_at(&self, offset: u64, size: u32) -> io::Result<Cow<'_, [u8]>> {
+    /// A buffer of the size of most requests, made anew for each, is memory that the kernel maps, clears and takes back each
+    /// time: so each thread keeps its own.
+    pub fn read_at<T>(&self, offset: u64, size: u32, take: impl FnOnce(io::Result<&[u8]>) -> T) -> T {
         match self {
             Self::Memory(bytes) => {
                 let begin = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
                 let end = begin.saturating_add(size as usize).min(bytes.len());
-                Ok(Cow::Borrowed(&bytes[begin..end]))
+                take(Ok(&bytes[begin..end]))
             }
             Self::File(file, begin, len) => {
-                let most = len.saturating_sub(offset).min(u64::from(size));
-                let mut buffer = vec![0; usize::try_from(most).unwrap_or(0)];
-                let got = read_up_to(file, &mut buffer, begin.saturating_add(offset))?;
-                buffer.truncate(got);
-                Ok(Cow::Owned(buffer))
+                let most = usize::try_from(len.saturating_sub(offset).min(u64::from(size))).unwrap_or(0);
+                let mut buffer = BUFFER.take();
+                if buffer.len() < most {
+                    buffer.resize(most, 0);
+                }
+                let got = read_up_to(file, &mut buffer[..most], begin.saturating_add(offset));
+                let taken = take(got.map(|got| &buffer[..got]));
+                BUFFER.set(buffer);
+                taken
             }
         }
     }

@@ -71,13 +71,13 @@ const STATFS_BLOCK: u32 = 4096;
 const WRITING: Errno = Errno::EROFS;
 
 fn reply_read(reply: ReplyData, content: &Body, offset: u64, size: u32) {
-    match content.read_at(offset, size) {
-        Ok(bytes) => reply.data(&bytes),
+    content.read_at(offset, size, |bytes| match bytes {
+        Ok(bytes) => reply.data(bytes),
         Err(error) => {
             tracing::error!(%error, "cannot read from the cache");
             reply.error(Errno::EIO);
         }
-    }
+    });
 }
 
 /// Asks the catalog; a failure is logged and becomes EIO.

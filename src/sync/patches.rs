@@ -199,11 +199,13 @@ impl Contents {
 fn whole(body: &Body, size: u64) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     while (bytes.len() as u64) < size {
-        let part = body.read_at(bytes.len() as u64, 1 << 20)?;
-        if part.is_empty() {
-            return Err(std::io::ErrorKind::UnexpectedEof.into());
-        }
-        bytes.extend_from_slice(&part);
+        body.read_at(bytes.len() as u64, 1 << 20, |part| match part? {
+            [] => Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof)),
+            part => {
+                bytes.extend_from_slice(part);
+                Ok(())
+            }
+        })?;
     }
     Ok(bytes)
 }
