@@ -26,7 +26,8 @@ type Result<T> = std::result::Result<T, CatalogError>;
 /// How many rows a statement writes: as many of the first as there are rows for, then of the next.
 const AT_ONCE: [usize; 3] = [32, 8, 1];
 /// Of more directories than these, the last name is looked up again.
-const MOST_DIRECTORIES: usize = 10_000;
+// In tests so few that they are looked up again all the time.
+const MOST_DIRECTORIES: usize = if cfg!(test) { 3 } else { 10_000 };
 
 /// The last name of each directory, in the order of bytes, as far as it was asked for.
 #[derive(Debug, Default)]
@@ -284,5 +285,209 @@ impl Transaction<'_> {
             statement.raw_execute()?;
             Ok(())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::catalog::{ROOT, Writer};
+    use crate::document::{Datetime, Hashes};
+    use crate::path::Mapper;
+
+    /// Lists of several sets, each in a step of its own or not.
+    #[derive(Clone, Debug)]
+    struct Step {
+        /// What is applied: the set, and the entries of one document.
+        documents: Vec<(usize, Vec<Listed>)>,
+        /// Of which sets what no list of the step named goes.
+        deletes: [bool; SETS],
+        /// Whether the step is a sync that is told of.
+        told: bool,
+    }
+
+    /// An entry: its URI, and what is said of it.
+    #[derive(Clone, Debug)]
+    struct Listed {
+        uri: String,
+        begin: i64,
+        size: Option<u64>,
+        media: Option<&'static str>,
+        extra: bool,
+        memento: bool,
+    }
+
+    const SETS: usize = 3;
+
+    fn uri() -> impl Strategy<Value = String> {
+        let segment = prop_oneof![
+            6 => "[a-c]{1,2}",
+            2 => "[a-z0-9]{3}",
+            1 => Just("@self".to_owned()),
+            1 => Just("%40self".to_owned()),
+            1 => Just(String::new()),
+            1 => Just("é".to_owned()),
+            1 => Just("a%2fb".to_owned()),
+            1 => Just("A".repeat(300)),
+        ];
+        (proptest::collection::vec(segment, 1..4), prop::option::weighted(0.1, "[ab]")).prop_map(|(segments, query)| {
+            let query = query.map(|query| format!("?{query}")).unwrap_or_default();
+            format!("http://example.com/{}{query}", segments.join("/"))
+        })
+    }
+
+    fn listed() -> impl Strategy<Value = Listed> {
+        let media = prop_oneof![3 => Just(None), 1 => Just(Some("text/plain")), 1 => Just(Some("text/html"))];
+        (uri(), 0..4_i64, prop::option::of(0..3_u64), media, prop::bool::weighted(0.1), prop::bool::weighted(0.05))
+            .prop_map(|(uri, begin, size, media, extra, memento)| Listed { uri, begin, size, media, extra, memento })
+    }
+
+    /// Entries in any order; in that of their URIs, as most lists have them; or that of one directory.
+    fn entries() -> impl Strategy<Value = Vec<Listed>> {
+        let some = || proptest::collection::vec(listed(), 0..40);
+        let many = (proptest::collection::vec(listed(), 0..150), "[a-c]?").prop_map(|(mut all, above)| {
+            for (number, one) in all.iter_mut().enumerate().filter(|(number, _)| number % 17 != 16) {
+                one.uri = format!("http://example.com/{above}{}n{number:03}", if above.is_empty() { "" } else { "/" });
+            }
+            all
+        });
+        let sorted = some().prop_map(|mut all| {
+            all.sort_by(|one, other| one.uri.cmp(&other.uri));
+            all
+        });
+        prop_oneof![2 => some(), 3 => sorted, 2 => many]
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let documents = proptest::collection::vec((0..SETS, entries()), 1..4);
+        (documents, any::<[bool; SETS]>(), any::<bool>()).prop_map(|(documents, deletes, told)| Step {
+            documents,
+            deletes,
+            told,
+        })
+    }
+
+    fn record(mapper: &Mapper, listed: &Listed) -> Record {
+        let memento = crate::catalog::Memento {
+            url: format!("{}-old", listed.uri),
+            begin: Datetime::from_nanos(-1),
+            datetime: None,
+            negotiated: false,
+            sure: None,
+            size: None,
+            hashes: Hashes::default(),
+            media: None,
+        };
+        Record {
+            path: mapper.path(&listed.uri).unwrap(),
+            uri: listed.uri.clone(),
+            begin: Datetime::from_nanos(listed.begin),
+            mtime: Datetime::from_nanos(listed.begin),
+            dated: 1,
+            size: listed.size,
+            hashes: Hashes::default(),
+            media: listed.media.map(str::to_owned),
+            coded: false,
+            extra: listed.extra.then(|| "{}".to_owned()),
+            mementos: listed.memento.then_some(memento).into_iter().collect(),
+        }
+    }
+
+    /// All rows, but for what our clock says in them.
+    fn rows(writer: &Writer) -> Vec<String> {
+        let readers = writer.readers();
+        let mut all = Vec::new();
+        for question in [
+            "SELECT id, parent, name, rset, uri, version, live, born, died, 0 FROM name ORDER BY id",
+            "SELECT id, name, document, begin, until, mtime, dated, size, settled, hashes, media, extra, object, change, gone, came, went
+             FROM version ORDER BY id",
+            "SELECT id, resources FROM rset ORDER BY id",
+            "SELECT id, type FROM media ORDER BY id",
+            "SELECT version, url, datetime, negotiated FROM memento ORDER BY version, url",
+            "SELECT key, value FROM meta WHERE key LIKE 'next_%' ORDER BY key",
+        ] {
+            readers
+                .ask(|reader| {
+                    let mut statement = reader.connection().prepare(question)?;
+                    let columns = statement.column_count();
+                    let mut rows = statement.query([])?;
+                    while let Some(row) = rows.next()? {
+                        let values: Vec<_> = (0..columns).map(|at| format!("{:?}", row.get_ref(at).unwrap())).collect();
+                        all.push(values.join(" "));
+                    }
+                    Ok(())
+                })
+                .unwrap();
+        }
+        all
+    }
+
+    /// What is wrong with the tree in itself: the counts, by the rows that they count.
+    fn miscounted(writer: &Writer) -> Vec<(i64, i64, i64)> {
+        let ask = |reader: &crate::catalog::Reader| {
+            let mut statement = reader.connection().prepare(
+                "SELECT n.id, n.live, (SELECT count(*) FROM name c WHERE c.parent = n.id AND (c.version IS NOT NULL OR c.live > 0))
+                 FROM name n WHERE n.live != (SELECT count(*) FROM name c WHERE c.parent = n.id AND (c.version IS NOT NULL OR c.live > 0))",
+            )?;
+            let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        };
+        writer.readers().ask(ask).unwrap()
+    }
+
+    /// A catalog, and its sets: the first two lie at the root, the third in a directory of its own.
+    fn catalog() -> (tempfile::TempDir, Writer, Vec<(i64, i64)>) {
+        let folder = tempfile::tempdir().unwrap();
+        let mapper = Arc::new(Mapper::new("http://example.com/", false).unwrap());
+        let mut writer = Writer::open(folder.path(), mapper).unwrap();
+        let mut transaction = writer.begin(false).unwrap();
+        for (key, own) in [("one", false), ("two", false), ("own", true)] {
+            transaction.set(key, key, own).unwrap();
+        }
+        transaction.commit().unwrap();
+        let sets = writer.sets().unwrap().iter().map(|set| (set.id, set.directory)).collect();
+        assert_eq!(writer.sets().unwrap()[0].directory, ROOT);
+        (folder, writer, sets)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(96))]
+        #[test]
+        fn many_at_once_are_what_they_are_one_by_one(steps in proptest::collection::vec(step(), 1..4)) {
+            let mapper = Mapper::new("http://example.com/", false).unwrap();
+            let ((_at_once, mut at_once, sets), (_each, mut each, _)) = (catalog(), catalog());
+            for (number, step) in steps.iter().enumerate() {
+                let (mut one, mut other) = (at_once.begin(false).unwrap(), each.begin(false).unwrap());
+                if step.told {
+                    one.begin_sync().unwrap();
+                    other.begin_sync().unwrap();
+                }
+                for (document, (set, entries)) in step.documents.iter().enumerate() {
+                    let (rset, directory) = sets[*set];
+                    let id = i64::try_from(number * 10 + document + 1).unwrap();
+                    let records: Vec<_> = entries.iter().map(|entry| record(&mapper, entry)).collect();
+                    let together = one.upsert_all(rset, directory, id, &records).unwrap();
+                    let alone: Vec<_> =
+                        records.iter().map(|record| other.upsert(rset, directory, id, record).unwrap()).collect();
+                    prop_assert_eq!(together, alone);
+                }
+                let now = Datetime::from_nanos(100 + i64::try_from(number).unwrap());
+                for ((rset, _), _) in sets.iter().zip(step.deletes).filter(|(_, deletes)| *deletes) {
+                    prop_assert_eq!(one.delete_unseen(*rset, now).unwrap(), other.delete_unseen(*rset, now).unwrap());
+                }
+                let (one, other) = (one.commit().unwrap(), other.commit().unwrap());
+                prop_assert_eq!(&one.directories, &other.directories);
+                prop_assert_eq!((&one.names, one.too_many, one.since), (&other.names, other.too_many, other.since));
+                let (one, other) = (rows(&at_once), rows(&each));
+                let differs = one.iter().zip(&other).find(|(one, other)| one != other);
+                prop_assert_eq!(differs, None);
+                prop_assert_eq!(one.len(), other.len());
+                prop_assert_eq!(miscounted(&at_once), vec![]);
+            }
+        }
     }
 }
