@@ -490,4 +490,28 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn a_set_that_counts_nothing_has_nothing() {
+        let mapper = Mapper::new("http://example.com/", false).unwrap();
+        let (_folder, mut writer, sets) = catalog();
+        let ((root, at_root), (own, in_own)) = (sets[0], sets[2]);
+        let entry = |path: &str| {
+            let uri = format!("http://example.com/{path}");
+            record(&mapper, &Listed { uri, begin: 0, size: None, media: None, extra: false, memento: false })
+        };
+        // What one set has as a file, another needs as a directory.
+        let mut transaction = writer.begin(false).unwrap();
+        transaction.upsert_all(root, at_root, 1, &[entry("own/p")]).unwrap();
+        transaction.upsert_all(own, in_own, 2, &[entry("p/q")]).unwrap();
+        transaction.commit().unwrap();
+        let mut transaction = writer.begin(false).unwrap();
+        transaction.upsert_all(own, in_own, 2, &[entry("p/q")]).unwrap();
+        let deleted = transaction.delete_unseen(own, Datetime::from_nanos(9)).unwrap();
+        transaction.commit().unwrap();
+        let transaction = writer.begin(false).unwrap();
+        let (before, unseen) = (transaction.resources_before(own).unwrap(), transaction.unseen(own).unwrap());
+        // The other set's resource is not this one's to delete, and what is left of it is counted.
+        assert_eq!((deleted, before, unseen.gone), (0, 1, 1));
+    }
 }

@@ -283,3 +283,19 @@ pub(super) fn set_meta(connection: &Connection, key: &str, value: &str) -> Resul
     connection.prepare_cached("INSERT OR REPLACE INTO meta (key, value) VALUES (?1, ?2)")?.execute([key, value])?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_is_kept_short_again_after_a_long_step_that_panics() {
+        let folder = tempfile::tempdir().unwrap();
+        let mapper = Arc::new(Mapper::new("http://example.com/", false).unwrap());
+        let mut writer = Writer::open(folder.path(), mapper).unwrap();
+        let long = std::panic::AssertUnwindSafe(|| writer.long(|_| -> Result<()> { panic!("a bug") }));
+        std::panic::catch_unwind(long).unwrap_err();
+        let after: i64 = writer.connection.pragma_query_value(None, "wal_autocheckpoint", |row| row.get(0)).unwrap();
+        assert_eq!(after, schema::CHECKPOINT_AFTER);
+    }
+}
