@@ -411,3 +411,23 @@ fn a_resource_that_changes_between_two_parts_is_never_mixed() {
     }
     assert!(mirror.errors().contains("changed while it was fetched"), "{}", mirror.errors());
 }
+
+#[test]
+fn a_reader_has_a_connection_while_what_is_small_hangs() {
+    let server = Server::start();
+    let mut entries = String::new();
+    for number in 0..8 {
+        let path = format!("/a{number}");
+        server.on(&path, |_| Reply { delay: Duration::from_secs(60), ..Reply::ok("hangs") });
+        entries += &entry(&server.url(&path), "length=\"5\"");
+    }
+    server.file("/z", b"quick".to_vec());
+    entries += &entry_of(&server.url("/z"), b"quick");
+    server.source(AT, &entries);
+    let mirror = Mirror::mount(&server.url("/"), "content=all,connections=2,timeout=4");
+    std::thread::sleep(Duration::from_secs(1));
+    let begun = Instant::now();
+    let read = mirror.read("z");
+    assert!(read.is_ok_and(|read| read == b"quick"), "failed after {:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+}
