@@ -130,6 +130,8 @@ pub struct Reader {
 /// How many versions a sample looks at, and how far from where it looks one may lie.
 const SAMPLES: i64 = 101;
 const NEARBY: i64 = 1000;
+/// How many names are looked at for a file that lies beside another.
+const NEIGHBOURS: i64 = 8;
 
 const NODE: &str = "n.id, n.changed, v.id, v.mtime, v.size";
 
@@ -195,28 +197,34 @@ impl Reader {
         Ok(())
     }
 
-    /// The current file before that of a version in its directory.
+    /// The current file before that of a version in its directory, if it is not far: between them may be directories, and names of
+    /// what went.
     ///
     /// # Errors
     /// If SQLite fails.
     pub fn before(&self, version: i64) -> Result<Option<i64>> {
         let mut statement = self.connection.prepare_cached(
-            "SELECT b.version FROM version v JOIN name n ON n.id = v.name JOIN name b ON b.parent = n.parent AND b.name < n.name
-             WHERE v.id = ?1 AND b.version IS NOT NULL ORDER BY b.name DESC LIMIT 1",
+            "SELECT version FROM (
+                 SELECT b.version FROM version v JOIN name n ON n.id = v.name
+                 JOIN name b ON b.parent = n.parent AND b.name < n.name WHERE v.id = ?1 ORDER BY b.name DESC LIMIT ?2)
+             WHERE version IS NOT NULL LIMIT 1",
         )?;
-        Ok(statement.query_row([version], |row| row.get(0)).optional()?)
+        Ok(statement.query_row(params![version, NEIGHBOURS], |row| row.get(0)).optional()?)
     }
 
-    /// The current files after that of a version in its directory, so many of them.
+    /// The current files after that of a version in its directory, of so many names and some more.
     ///
     /// # Errors
     /// If SQLite fails.
     pub fn following(&self, version: i64, limit: usize) -> Result<Vec<i64>> {
         let mut statement = self.connection.prepare_cached(
-            "SELECT f.version FROM version v JOIN name n ON n.id = v.name JOIN name f ON f.parent = n.parent AND f.name > n.name
-             WHERE v.id = ?1 AND f.version IS NOT NULL ORDER BY f.name LIMIT ?2",
+            "SELECT version FROM (
+                 SELECT f.version FROM version v JOIN name n ON n.id = v.name
+                 JOIN name f ON f.parent = n.parent AND f.name > n.name WHERE v.id = ?1 ORDER BY f.name LIMIT ?2)
+             WHERE version IS NOT NULL",
         )?;
-        let rows = statement.query_map(params![version, i64::try_from(limit).unwrap_or(i64::MAX)], |row| row.get(0))?;
+        let names = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(NEIGHBOURS);
+        let rows = statement.query_map(params![version, names], |row| row.get(0))?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 

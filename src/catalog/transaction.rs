@@ -126,12 +126,13 @@ impl<'w> Transaction<'w> {
         next_name: i64,
         next_version: i64,
     ) -> Self {
+        let now = Datetime::now().nanos();
         Self {
             transaction,
             mapper,
-            tree: Tree::new(next_name),
+            tree: Tree::new(next_name, now),
             next_version,
-            now: Datetime::now().nanos(),
+            now,
             remembered: Remembered::default(),
             seen: Numbers::default(),
             media: HashMap::new(),

@@ -40,6 +40,8 @@ pub(super) struct Tree {
     /// The last name of directories that lists are written into.
     pub(super) last_names: LastNames,
     pub(super) next_name: i64,
+    /// When the step was begun, by our clock.
+    now: i64,
     pub(super) changes: Changes,
 }
 
@@ -120,8 +122,8 @@ const MOST_DELTAS: usize = 200_000;
 
 impl Tree {
     /// The tree as the rows have it; `next_name` is the first number not yet used.
-    pub(super) fn new(next_name: i64) -> Self {
-        Self { next_name, ..Self::default() }
+    pub(super) fn new(next_name: i64, now: i64) -> Self {
+        Self { next_name, now, ..Self::default() }
     }
 
     pub(super) fn row(connection: &Connection, parent: i64, name: &str) -> Result<Option<NameRow>> {
@@ -176,7 +178,7 @@ impl Tree {
                 Some(row) => {
                     if let Some(version) = row.version {
                         let uri = uri_of(row.id)?;
-                        self.file_to_directory(connection, at, name, row.id, version, rset, &uri)?;
+                        self.file_to_directory(connection, at, name, row.id, version, &uri)?;
                     } else if row.live == 0 {
                         self.keep_history(connection, row.id, rset)?;
                     }
@@ -216,10 +218,12 @@ impl Tree {
         name: &str,
         id: i64,
         version: i64,
-        rset: i64,
         uri: &str,
     ) -> Result<()> {
-        connection.prepare_cached("UPDATE name SET version = NULL, uri = NULL WHERE id = ?1")?.execute([id])?;
+        // It stays its own set's, whichever set makes it a directory.
+        let rset: i64 = connection
+            .prepare_cached("UPDATE name SET version = NULL, uri = NULL WHERE id = ?1 RETURNING rset")?
+            .query_row([id], |row| row.get(0))?;
         self.count(connection, parent, name, -1)?;
         let moved = match Self::row(connection, id, SELF)? {
             Some(row) => {
@@ -254,7 +258,7 @@ impl Tree {
     pub(super) fn count_many(&mut self, connection: &Connection, directory: i64, delta: i64) -> Result<()> {
         *self.deltas.entry(directory).or_insert(0) += delta;
         if self.deltas.len() > MOST_DELTAS {
-            self.settle(connection, 0)?;
+            self.settle(connection, self.now)?;
         }
         Ok(())
     }

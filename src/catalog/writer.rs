@@ -124,8 +124,8 @@ impl Writer {
     /// # Errors
     /// If SQLite fails.
     pub fn checkpoint(&self) -> Result<()> {
-        self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         self.connection.pragma_update(None, "wal_autocheckpoint", schema::CHECKPOINT_AFTER)?;
+        self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         Ok(())
     }
 

@@ -280,7 +280,7 @@ impl Client {
             tokio::time::sleep(wait).await;
         }
         let stalled = |what| SourceError::new(&url, Trouble::Stalled { what, after: timeout });
-        let entering = self.pace.enter(&host);
+        let entering = self.pace.enter(&host, asked.patience.is_some());
         let permit = match asked.patience {
             Some(_) => tokio::time::timeout(timeout, entering).await.map_err(|_| stalled("free connection"))?,
             None => entering.await,

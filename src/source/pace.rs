@@ -20,7 +20,24 @@ pub(super) struct Pace {
 #[derive(Debug)]
 struct Host {
     slots: Arc<Semaphore>,
+    urgent: Arc<AtomicUsize>,
     not_before: Option<Instant>,
+}
+
+/// Somebody waits, until this is dropped.
+struct Waits(Arc<AtomicUsize>);
+
+impl Waits {
+    fn new(waiting: Arc<AtomicUsize>) -> Self {
+        waiting.fetch_add(1, Ordering::AcqRel);
+        Self(waiting)
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// Hosts beyond this number share nothing that is worth keeping.
@@ -57,20 +74,34 @@ impl Pace {
         self.rate.store(rate.unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// Waits for a connection to this host to be free.
-    pub(super) async fn enter(&self, host: &str) -> Option<OwnedSemaphorePermit> {
+    /// Waits for a connection to this host to be free. Who is `urgent` is served before all who are not.
+    pub(super) async fn enter(&self, host: &str, urgent: bool) -> Option<OwnedSemaphorePermit> {
         let connections = self.connections();
-        let slots = {
+        let (slots, waiting) = {
             let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
             if hosts.len() > MOST_HOSTS {
                 hosts.retain(|_, host| host.slots.available_permits() < connections);
             }
-            let host = hosts
-                .entry(host.to_owned())
-                .or_insert_with(|| Host { slots: Arc::new(Semaphore::new(connections)), not_before: None });
-            Arc::clone(&host.slots)
+            let host = hosts.entry(host.to_owned()).or_insert_with(|| Host {
+                slots: Arc::new(Semaphore::new(connections)),
+                urgent: Arc::default(),
+                not_before: None,
+            });
+            (Arc::clone(&host.slots), Arc::clone(&host.urgent))
         };
-        slots.acquire_owned().await.ok()
+        if urgent {
+            let _waits = Waits::new(waiting);
+            return slots.acquire_owned().await.ok();
+        }
+        loop {
+            let permit = Arc::clone(&slots).acquire_owned().await.ok()?;
+            if waiting.load(Ordering::Acquire) == 0 {
+                return Some(permit);
+            }
+            // Those who wait are served in turn: this one goes on to the next, and we come after all of them.
+            drop(permit);
+            tokio::task::yield_now().await;
+        }
     }
 
     /// The host asked to be left alone for so long.

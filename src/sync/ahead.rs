@@ -115,9 +115,9 @@ impl Contents {
 
     /// Fetches versions whose sizes may be known, as many at a time as connections allow.
     ///
-    /// Of what may take long, one connection is left for readers. What is small is done before anybody who waits for it
-    /// would notice, so it may have them all, and some more wait their turn: no connection idles while what
-    /// came on it is verified and stored. Where even that takes long, one is left again.
+    /// Of what may take long, one connection is left for readers. What is small, from a Source that has just been quick several
+    /// times, is done before anybody who waits for it would notice: it may have them all, and some more wait their turn, so that
+    /// no connection idles while what came on it is verified and stored. Readers go before those who wait.
     pub(super) async fn many(
         self: &Arc<Self>,
         versions: Vec<(i64, Option<u64>)>,
@@ -125,18 +125,18 @@ impl Contents {
     ) {
         let mut left = versions.into_iter().peekable();
         let mut running = FuturesUnordered::new();
-        let mut quick = true;
+        let mut quick = 0;
         loop {
             let connections = self.client.connections();
             let most = |size: Option<u64>| match size {
-                Some(size) if size <= SMALL && quick => connections + WAITING,
+                Some(size) if size <= SMALL && quick >= connections => connections + WAITING,
                 _ => connections.saturating_sub(1).max(1),
             };
             while let Some((version, _)) = left.next_if(|(_, size)| running.len() < most(*size)) {
                 let this = Arc::clone(self);
                 running.push(async move {
                     if let Some(ready) = this.ready(version) {
-                        return (Ok(ready), Duration::ZERO);
+                        return (Ok(ready), None);
                     }
                     let began = Instant::now();
                     let flight = this.flight(version, false);
@@ -146,12 +146,17 @@ impl Contents {
                         Ok(Some(result)) => result,
                         _ => Err(Failure::new("the fetch was given up")),
                     };
-                    (result, began.elapsed())
+                    (result, Some(began.elapsed()))
                 });
             }
             match running.next().await {
                 Some((result, took)) => {
-                    quick = took < QUICK;
+                    match took {
+                        // What was here already says nothing of the Source.
+                        None => {}
+                        Some(took) if result.is_ok() && took < QUICK => quick += 1,
+                        Some(_) => quick = 0,
+                    }
                     done(result);
                 }
                 None => return,

@@ -65,6 +65,7 @@ pub(super) async fn bring(
     })?;
     let recent = if beside.is_some() { Recent::wanted() } else { Recent::default() };
     let work = Work { lists, dumped, accept_deletions, followed, recent };
+    engine.ledger.long_step_made();
     let applying = engine.ledger.step(move |writer| writer.long(|writer| apply(writer, &mapper, &status, &own, work)));
     let reading = async {
         if let Some(beside) = &mut beside {
@@ -73,7 +74,6 @@ pub(super) async fn bring(
     };
     let (summary, ()) = tokio::join!(applying, reading);
     let (summary, Applied { recent, fresh }) = summary?;
-    engine.ledger.long_step_made();
     tracing::debug!(?summary, "lists applied");
     fresh.into_iter().for_each(|fresh| engine.look_at(fresh));
     if let Some(beside) = beside {

@@ -377,6 +377,7 @@ async fn write_down(ledger: std::sync::Weak<Inner>, mut incoming: mpsc::Unbounde
                     .await;
                 if let Err(error) = result {
                     ledger.0.status.error(&format!("cannot bring the cache to the disk: {error}"));
+                    ledger.long_step_made();
                 }
                 dirty = false;
             }

@@ -62,8 +62,12 @@ pub(super) fn read(
             // Whoever read the list may be done with it.
             let _ = give_back.send(batch);
         }
-        // It panics in no case that is known; then nothing that it left out is taken for gone.
-        Ok(reading.join().unwrap_or_default())
+        Ok(reading.join().unwrap_or_else(|_| {
+            // Nothing that it left out is taken for gone.
+            status
+                .error(&format!("{}: a mistake of ours ended the reading of this list; see the log", document.row.url));
+            Read::default()
+        }))
     })
 }
 
