@@ -8,6 +8,7 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io::Read as _;
 
 use support::server::Server;
 use support::{Mirror, bytes, entry_of, shell};
@@ -112,7 +113,12 @@ fn passed_through_a_read_asks_for_nothing() {
             // Not here yet when it is opened.
             ("cat", "cat @/data/0007.txt | wc -c", &[("lookup", 2), ("open", 1), ("read", 1), ("release", 1)]),
             ("cat again", "cat @/data/0007.txt | wc -c", &open),
-            ("and again", "cat @/data/0007.txt | wc -c", &open),
+            // What the kernel keeps for the mount is dropped: only the file below can have the bytes.
+            (
+                "cat, nothing being kept",
+                "dd if=@/data/0007.txt iflag=nocache count=0 status=none; cat @/data/0007.txt | wc -c",
+                &[("open", 2), ("release", 2)],
+            ),
             (
                 "two at once",
                 "sh -c 'exec 3<@/data/0007.txt; cat @/data/0007.txt | wc -c; cat <&3 | wc -c'",
@@ -120,4 +126,26 @@ fn passed_through_a_read_asks_for_nothing() {
             ),
         ],
     );
+}
+
+/// The kernel has all who have an inode open at once read it the same way: who opened it before anything was known to
+/// choose by is no hindrance to who opens it after.
+#[test]
+fn an_open_from_before_the_choice_is_no_hindrance() {
+    let server = Server::start();
+    let content = bytes(1, 6 << 20);
+    server.file("/data/one.bin", content.clone());
+    server.source("2026-01-02T03:04:05Z", &format!("<url><loc>{}</loc></url>", server.url("/data/one.bin")));
+    let mirror = Mirror::mount(&server.url("/"), "io=auto");
+    let path = mirror.path("data/one.bin");
+    let mut first = std::fs::File::open(&path).unwrap();
+    let mut read = Vec::new();
+    first.read_to_end(&mut read).unwrap();
+    assert!(read == content);
+    let size = "SELECT count(*) FROM version WHERE size IS NOT NULL";
+    mirror.wait("a size that is known", |_| mirror.count(size) == 1);
+    assert_eq!(mirror.status()["io"], "passthrough");
+    assert!(std::fs::read(&path).unwrap() == content);
+    drop(first);
+    assert!(std::fs::read(&path).unwrap() == content);
 }

@@ -41,11 +41,14 @@ class Goal:
         return value >= self.limit / slack if self.sign == ">=" else value <= self.limit * slack
 
     def verdict(self, value, rounds):
-        """Whether it is met; `noise`: it is not, and the median may as well lie on the other side of it."""
-        if self.holds(value):
-            return "yes"
+        """Whether it is met; `noise`: the true median may as well lie on the other side. Few rounds cannot tell."""
         between = middle(rounds)
-        return "noise" if between and any(map(self.holds, between)) else "NO"
+        if not between:
+            return "yes (few rounds)" if self.holds(value) else "NO (few rounds)"
+        if all(map(self.holds, between)):
+            return "yes"
+        word = "yes, within noise" if self.holds(value) else "noise"
+        return word if any(map(self.holds, between)) else "NO"
 
 
 def at_least(limit):
@@ -101,7 +104,7 @@ class Book:
             ratio = f"{number(value)} ({number(min(rounds))}-{number(max(rounds))})"
             counts = len(mine) if len(mine) == len(theirs) else f"{len(mine)}, {len(theirs)}"
         verdict = goal.verdict(value, rounds) if goal else ""
-        if verdict == "NO" and goal.like_native and self.both_native(group, work, other, goal, value):
+        if verdict.startswith("NO") and goal.like_native and self.both_native(group, work, other, goal, value):
             verdict = "both native"
         their = [other, spread(theirs)] if other else ["", ""]
         return [label, unit, spread(mine), *their, counts, ratio, goal or "", verdict]

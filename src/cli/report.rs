@@ -330,13 +330,7 @@ impl Reporter {
         let lag = synced.map(|synced| (Datetime::now().nanos() - synced.nanos()).max(0).unsigned_abs() / 1_000_000_000);
         let (received, gaps) = engine.heard_in_all();
         let (io, io_why) = match self.io.choice(engine.readers()) {
-            Some(choice) => (
-                choice.way.name().to_owned(),
-                match self.io.trouble() {
-                    Some(trouble) => format!("{}; not for files of the cache: {trouble}", choice.why),
-                    None => choice.why,
-                },
-            ),
+            Some(choice) => (choice.way.name().to_owned(), choice.why),
             None => ("auto".to_owned(), "no sizes are known yet".to_owned()),
         };
         Report {

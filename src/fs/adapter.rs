@@ -296,7 +296,7 @@ impl fuser::Filesystem for Filesystem {
         if !self.view.always_plus {
             wanted |= InitFlags::FUSE_READDIRPLUS_AUTO;
         }
-        if self.io.may_pass_through() {
+        if self.io.may_pass_through(&self.readers) {
             // Of a store that itself lies on a stacked file system, files are refused when they are opened.
             match offered.contains(InitFlags::FUSE_PASSTHROUGH) && config.set_max_stack_depth(1).is_ok() {
                 true => wanted |= InitFlags::FUSE_PASSTHROUGH,
@@ -361,7 +361,8 @@ impl fuser::Filesystem for Filesystem {
     }
 
     fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
-        self.count(Kind::Readlink, ino);
+        // All links are made when they are looked up.
+        self.requests.count(Kind::Readlink);
         match self.snapshots.get(ino.0).filter(|_| self.snapshots.link_time(ino.0).is_some()) {
             Some(target) => reply.data(&target),
             None => reply.error(Errno::EINVAL),
@@ -374,15 +375,17 @@ impl fuser::Filesystem for Filesystem {
             return reply.error(WRITING);
         }
         let resource = match Place::of(ino.0) {
-            Some(Place::Tree(Inode::Version(version))) => self.io.choice(&self.readers).map(|choice| (version, choice)),
+            Some(Place::Tree(Inode::Version(version))) => Some((version, self.io.choice(&self.readers))),
             // The files of `.resourcesync` choose nothing.
             _ => None,
         };
         match resource {
-            Some((version, Choice { way: Way::Passthrough, .. })) => {
+            Some((version, Some(Choice { way: Way::Passthrough, .. }))) => {
                 self.opened.open(ino, self.contents.ready(version), &self.io, reply);
             }
-            Some((_, Choice { way: Way::Kernel, .. })) if self.no_open => reply.error(Errno::ENOSYS),
+            // There is nothing to choose by yet: kept count of, since it may still be open when there is.
+            Some((_, None)) => self.opened.open(ino, None, &self.io, reply),
+            Some((_, Some(Choice { way: Way::Kernel, .. }))) if self.no_open => reply.error(Errno::ENOSYS),
             _ => reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH),
         }
     }

@@ -10,8 +10,8 @@
 //! file, as long as without us. So passthrough wins from about 400 KiB on; and only with it are bytes
 //! kept in memory once, not in two page caches.
 //!
-//! The choice falls at the first OPEN of a resource, not when the session begins: then the tree is known
-//! also where the mount is new. The kernel may be told of passthrough beforehand; it does no harm where it is not used.
+//! Of a mount that is new no size is known when the session begins: then the kernel is told that there may be
+//! passthrough, and the choice falls when somebody first asks for it, be it an OPEN or the status.
 //!
 //! All who have an inode open at once must have it the same way, and through the same file (the kernel refuses the
 //! rest). So the way is kept from the first open of an inode to the last close: a file that was not here when
@@ -100,9 +100,10 @@ impl Io {
         Self { asked, unable: OnceLock::new(), chosen: OnceLock::new(), trouble: OnceLock::new() }
     }
 
-    /// Whether the kernel is to be told of passthrough.
-    pub(super) fn may_pass_through(&self) -> bool {
-        self.asked != Asked::Kernel
+    /// Whether the kernel is to be told of passthrough. Where it is, this mount counts as stacked on another file system: one overlay may
+    /// still be mounted over it, and no second one over that.
+    pub(super) fn may_pass_through(&self, readers: &Pool) -> bool {
+        self.choice(readers).is_none_or(|choice| choice.way == Way::Passthrough)
     }
 
     /// There can be no passthrough.
@@ -110,16 +111,27 @@ impl Io {
         let _ = self.unable.set(why.into());
     }
 
-    /// Why a file could not be passed through, if one could not be: it is read through the page cache.
-    #[must_use]
-    pub fn trouble(&self) -> Option<&str> {
-        self.trouble.get().map(String::as_str)
+    /// The kernel did not take a file for passthrough. Unless it was short of something, it will take no other.
+    fn refused(&self, error: &std::io::Error) {
+        use rustix::io::Errno;
+        let short = [Errno::NOMEM, Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
+        let passes = error.raw_os_error().is_some_and(|number| short.contains(&number));
+        if !passes && self.trouble.set(error.to_string()).is_ok() {
+            tracing::warn!(%error, "no passthrough to the files of this cache; they are read through the page cache");
+        }
     }
 
     /// What is chosen; none as long as no size is known.
     pub fn choice(&self, readers: &Pool) -> Option<Choice> {
         if let Some(choice) = self.chosen.get() {
-            return Some(choice.clone());
+            return Some(match self.trouble.get() {
+                Some(trouble) if choice.way == Way::Passthrough => {
+                    let why =
+                        format!("{}, but the files of this cache cannot be passed through: {trouble}", choice.why);
+                    Choice::new(Way::Kernel, why)
+                }
+                _ => choice.clone(),
+            });
         }
         let choice = match (self.asked, self.unable.get()) {
             (Asked::Kernel, _) => Choice::new(Way::Kernel, "asked for"),
@@ -153,9 +165,7 @@ impl Opened {
             let open = match content.as_ref().and_then(own_file).map(|file| reply.open_backing(file)) {
                 Some(Ok(backing)) => Open::Through(Arc::new(backing)),
                 Some(Err(error)) => {
-                    if io.trouble.set(error.to_string()).is_ok() {
-                        tracing::warn!(%error, "no passthrough to the files of the cache; they are read through the page cache");
-                    }
+                    io.refused(&error);
                     Open::Cached
                 }
                 None => Open::Cached,
