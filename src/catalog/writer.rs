@@ -289,13 +289,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_log_is_kept_short_again_after_a_long_step_that_panics() {
+    fn the_log_is_kept_short_again_by_the_checkpoint_that_follows_a_long_step() {
         let folder = tempfile::tempdir().unwrap();
         let mapper = Arc::new(Mapper::new("http://example.com/", false).unwrap());
         let mut writer = Writer::open(folder.path(), mapper).unwrap();
         let long = std::panic::AssertUnwindSafe(|| writer.long(|_| -> Result<()> { panic!("a bug") }));
         std::panic::catch_unwind(long).unwrap_err();
-        let after: i64 = writer.connection.pragma_query_value(None, "wal_autocheckpoint", |row| row.get(0)).unwrap();
-        assert_eq!(after, schema::CHECKPOINT_AFTER);
+        let after = |writer: &Writer| -> i64 {
+            writer.connection.pragma_query_value(None, "wal_autocheckpoint", |row| row.get(0)).unwrap()
+        };
+        assert_eq!(after(&writer), 0);
+        writer.checkpoint().unwrap();
+        assert_eq!(after(&writer), schema::CHECKPOINT_AFTER);
     }
 }
