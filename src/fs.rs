@@ -17,7 +17,8 @@
 //!
 //! Since an inode is one immutable version, names and attributes are given for ever, pages are kept,
 //! and `open` and `opendir` are answered ENOSYS once, after which the kernel does not ask again: warm
-//! work never leaves it. A commit is followed by the invalidations that it implies, from a thread of
+//! work never leaves it (`tests/requests.rs` counts). For Sources of large files, `open` is answered, and reads go straight to the
+//! files of the store ([`Io`]). A commit is followed by the invalidations that it implies, from a thread of
 //! its own ([`invalidate`]), which no reply depends on.
 //!
 //! `.versions` is the exception: what an archive knows of the past may be learnt at any time. So names that are not
