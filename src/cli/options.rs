@@ -49,7 +49,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "30",
         "the longest wait for the next byte of progress; then a reader gets EIO, and the log says why",
     ),
-    define("connections=N", "8", "the most connections to one host"),
+    define("connections=N", "12", "the most connections to one host"),
     define("rate=BYTES", "no limit", "the most bytes a second (K, M, G are understood)"),
     define("poll=SECONDS", "3600", "how often the Source is asked what changed; 0: only at mount and by `refresh`"),
     define(
@@ -232,7 +232,7 @@ impl Default for Options {
             seed: SeedFrom::Auto,
             verify: Verify::Strict,
             timeout: Duration::from_secs(30),
-            connections: 8,
+            connections: 12,
             rate: None,
             poll: Some(Duration::from_secs(3600)),
             notify: true,
@@ -318,7 +318,7 @@ impl Options {
                 self.verify = choice(name, needs()?, &known)?;
             }
             "timeout" => self.timeout = Duration::from_secs(number(name, needs()?, 1, 3600)?),
-            "connections" => self.connections = usize::try_from(number(name, needs()?, 1, 256)?).unwrap_or(8),
+            "connections" => self.connections = usize::try_from(number(name, needs()?, 1, 256)?).unwrap_or(12),
             "rate" => self.rate = Some(bytes(name, needs()?)?),
             "poll" => {
                 let seconds = number(name, needs()?, 0, 31_536_000)?;

@@ -41,7 +41,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             timeout: Duration::from_secs(30),
-            connections: 8,
+            connections: 12,
             rate: None,
             ca: None,
             credentials: Credentials::default(),
