@@ -82,36 +82,49 @@ struct Run<'r> {
     versions: Vec<NewVersion<'r>>,
 }
 
-/// What rows of one kind are written with: a statement for each of [`AT_ONCE`].
-struct Statements([String; AT_ONCE.len()]);
+/// What rows of one kind are written with.
+struct Statements {
+    /// For each of [`AT_ONCE`].
+    texts: [String; AT_ONCE.len()],
+    /// How many parameters say the same of all rows of a statement; they stand first.
+    shared: usize,
+    /// How many each row has of its own.
+    own: usize,
+}
 
 impl Statements {
-    /// Of `?`, `shared` say the same of all rows of a statement, and stand first; a row's own are `own`. In `row`,
-    /// `?` is the next of its own, and `?1` and so on are shared.
-    fn new(insert: &str, row: &str, shared: usize, own: usize) -> Self {
-        Self(AT_ONCE.map(|count| {
+    /// In `row`, `?` is the next of a row's own parameters, and `?1` and so on are shared.
+    fn new(insert: &str, row: &str) -> Self {
+        let values = || row.split(", ");
+        let own = values().filter(|value| *value == "?").count();
+        let shared = values().count() - own;
+        let texts = AT_ONCE.map(|count| {
             let mut next = shared;
-            let mut rows = Vec::new();
-            for _ in 0..count {
-                let values = row.split(", ").map(|value| match value {
+            let mut one = || {
+                let numbered = values().map(|value| match value {
                     "?" => {
                         next += 1;
                         format!("?{next}")
                     }
                     value => value.to_owned(),
                 });
-                rows.push(format!("({})", values.collect::<Vec<_>>().join(", ")));
-            }
-            debug_assert_eq!(next, shared + count * own);
+                format!("({})", numbered.collect::<Vec<_>>().join(", "))
+            };
+            let rows: Vec<_> = (0..count).map(|_| one()).collect();
             format!("{insert} VALUES {}", rows.join(", "))
-        }))
+        });
+        Self { texts, shared, own }
     }
 
-    /// Calls `write` with as many rows at once as there are, and their statement.
-    fn write<T>(&self, mut all: &[T], mut write: impl FnMut(&str, &[T]) -> Result<()>) -> Result<()> {
-        for (count, statement) in AT_ONCE.into_iter().zip(&self.0) {
+    /// Calls `write` with as many rows at once as there are, each with the number of its first parameter, and their statement.
+    fn write<T>(
+        &self,
+        mut all: &[T],
+        mut write: impl FnMut(&str, &mut dyn Iterator<Item = (&T, usize)>) -> Result<()>,
+    ) -> Result<()> {
+        for (count, statement) in AT_ONCE.into_iter().zip(&self.texts) {
             while let Some((part, rest)) = all.split_at_checked(count) {
-                write(statement, part)?;
+                write(statement, &mut part.iter().zip((self.shared + 1..).step_by(self.own)))?;
                 all = rest;
             }
         }
@@ -119,38 +132,23 @@ impl Statements {
     }
 }
 
-const NAME_SHARED: usize = 2;
-const NAME_OWN: usize = 4;
 static NAMES: LazyLock<Statements> = LazyLock::new(|| {
-    Statements::new(
-        "INSERT OR FAIL INTO name (id, parent, name, rset, uri, version)",
-        "?, ?1, ?, ?2, ?, ?",
-        NAME_SHARED,
-        NAME_OWN,
-    )
-});
-
-/// Of versions of which nothing else is to be said.
-const PLAIN_SHARED: usize = 1;
-const PLAIN_OWN: usize = 9;
-static PLAIN_VERSIONS: LazyLock<Statements> = LazyLock::new(|| {
-    Statements::new(
-        "INSERT OR FAIL INTO version (id, name, document, begin, mtime, dated, size, settled, hashes, media)",
-        "?, ?, ?1, ?, ?, ?, ?, ?, ?, ?",
-        PLAIN_SHARED,
-        PLAIN_OWN,
-    )
+    Statements::new("INSERT OR FAIL INTO name (id, parent, name, rset, uri, version)", "?, ?1, ?, ?2, ?, ?")
 });
 
 // No expression of a parameter in these: SQLite would plan it anew for each value.
-const VERSION_SHARED: usize = 3;
-const VERSION_OWN: usize = 11;
 static VERSIONS: LazyLock<Statements> = LazyLock::new(|| {
     Statements::new(
         "INSERT OR FAIL INTO version (id, name, document, begin, mtime, dated, size, settled, hashes, media, extra, object, change, came)",
         "?, ?, ?1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?2, ?3",
-        VERSION_SHARED,
-        VERSION_OWN,
+    )
+});
+
+/// Of versions of which nothing else is to be said.
+static PLAIN_VERSIONS: LazyLock<Statements> = LazyLock::new(|| {
+    Statements::new(
+        "INSERT OR FAIL INTO version (id, name, document, begin, mtime, dated, size, settled, hashes, media)",
+        "?, ?, ?1, ?, ?, ?, ?, ?, ?, ?",
     )
 });
 
@@ -219,11 +217,11 @@ impl Transaction<'_> {
             return Ok(());
         }
         let parent = run.parent;
-        NAMES.write(&run.versions, |statement, part| {
+        NAMES.write(&run.versions, |statement, rows| {
             let mut statement = self.transaction.prepare_cached(statement)?;
             statement.raw_bind_parameter(1, parent)?;
             statement.raw_bind_parameter(2, rset)?;
-            for (version, own) in part.iter().zip((NAME_SHARED + 1..).step_by(NAME_OWN)) {
+            for (version, own) in rows {
                 let path = &version.record.path;
                 statement.raw_bind_parameter(own, version.name)?;
                 statement.raw_bind_parameter(own + 1, path.names.last())?;
@@ -251,19 +249,16 @@ impl Transaction<'_> {
         let change = self.sync.map(|_| how.number());
         let plain = self.sync.is_none()
             && versions.iter().all(|version| version.record.extra.is_none() && version.object.is_none());
-        let (statements, shared, each) = match plain {
-            true => (&PLAIN_VERSIONS, PLAIN_SHARED, PLAIN_OWN),
-            false => (&VERSIONS, VERSION_SHARED, VERSION_OWN),
-        };
+        let statements = if plain { &PLAIN_VERSIONS } else { &VERSIONS };
         let mut hashes = Vec::new();
-        statements.write(versions, |statement, part| {
+        statements.write(versions, |statement, rows| {
             let mut statement = self.transaction.prepare_cached(statement)?;
             statement.raw_bind_parameter(1, document)?;
             if !plain {
                 statement.raw_bind_parameter(2, change)?;
                 statement.raw_bind_parameter(3, self.sync)?;
             }
-            for (version, own) in part.iter().zip((shared + 1..).step_by(each)) {
+            for (version, own) in rows {
                 let record = version.record;
                 let listed = record.size.and_then(|size| i64::try_from(size).ok());
                 hashes.clear();

@@ -46,14 +46,6 @@ impl Algorithm {
     }
 
     fn from_token(token: &str) -> Option<Self> {
-        // The first of each is core 7's own, which needs no folding of case.
-        match token {
-            "md5" => return Some(Self::Md5),
-            "sha-1" => return Some(Self::Sha1),
-            "sha-256" => return Some(Self::Sha256),
-            "sha-512" => return Some(Self::Sha512),
-            _ => {}
-        }
         let spellings: [(Self, &[&str]); 4] = [
             (Self::Md5, &["md5", "md-5"]),
             (Self::Sha1, &["sha-1", "sha1", "sha"]),
