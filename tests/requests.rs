@@ -144,7 +144,7 @@ fn an_open_from_before_the_choice_is_no_hindrance() {
     assert!(read == content);
     let size = "SELECT count(*) FROM version WHERE size IS NOT NULL";
     mirror.wait("a size that is known", |_| mirror.count(size) == 1);
-    assert_eq!(mirror.status()["io"], "passthrough");
+    mirror.wait("the choice", |status| status["io"] == "passthrough");
     assert!(std::fs::read(&path).unwrap() == content);
     drop(first);
     assert!(std::fs::read(&path).unwrap() == content);

@@ -128,8 +128,8 @@ pub struct Reader {
 }
 
 /// How many versions a sample looks at, and how far from where it looks one may lie.
-const SAMPLES: i64 = 101;
-const NEARBY: i64 = 1000;
+const SAMPLES: i64 = 31;
+const NEARBY: i64 = 100;
 /// How many names are looked at for a file that lies beside another.
 const NEIGHBOURS: i64 = 8;
 

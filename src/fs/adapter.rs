@@ -296,12 +296,14 @@ impl fuser::Filesystem for Filesystem {
         if !self.view.always_plus {
             wanted |= InitFlags::FUSE_READDIRPLUS_AUTO;
         }
+        // Of a store that itself lies on a stacked file system, files are refused when they are opened.
+        if !offered.contains(InitFlags::FUSE_PASSTHROUGH) || config.set_max_stack_depth(1).is_err() {
+            self.io.rule_out("this kernel has no passthrough (Linux 6.9 has)");
+        }
         if self.io.may_pass_through(&self.readers) {
-            // Of a store that itself lies on a stacked file system, files are refused when they are opened.
-            match offered.contains(InitFlags::FUSE_PASSTHROUGH) && config.set_max_stack_depth(1).is_ok() {
-                true => wanted |= InitFlags::FUSE_PASSTHROUGH,
-                false => self.io.rule_out("this kernel has no passthrough (Linux 6.9 has)"),
-            }
+            wanted |= InitFlags::FUSE_PASSTHROUGH;
+        } else {
+            let _ = config.set_max_stack_depth(0);
         }
         let granted = wanted & offered;
         self.no_open = granted.contains(InitFlags::FUSE_NO_OPEN_SUPPORT);

@@ -20,6 +20,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use fuser::{BackingId, FileHandle, FopenFlags, INodeNo, ReplyOpen};
 
@@ -60,6 +61,8 @@ impl Way {
 
 /// Half of the resources being as large as this, in bytes, speak for passthrough.
 const LARGE: u64 = 1 << 20;
+/// How often sizes are looked for, as long as none is known.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What was chosen, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,8 +80,11 @@ impl Choice {
 
     /// What suits resources of which half are as large as `median`, in bytes.
     fn by_size(median: u64) -> Self {
-        let (way, than) = if median >= LARGE { (Way::Passthrough, "not less") } else { (Way::Kernel, "less") };
-        Self::new(way, format!("half of the resources have {than} than {} MiB", LARGE >> 20))
+        let large = LARGE >> 20;
+        match median >= LARGE {
+            true => Self::new(Way::Passthrough, format!("half of the resources are of {large} MiB or more")),
+            false => Self::new(Way::Kernel, format!("half of the resources are smaller than {large} MiB")),
+        }
     }
 }
 
@@ -91,13 +97,21 @@ pub struct Io {
     chosen: OnceLock<Choice>,
     /// Why a file could not be passed through.
     trouble: OnceLock<String>,
+    /// When sizes were looked for last.
+    looked: Mutex<Option<Instant>>,
 }
 
 impl Io {
     /// As `io=` asks.
     #[must_use]
     pub fn new(asked: Asked) -> Self {
-        Self { asked, unable: OnceLock::new(), chosen: OnceLock::new(), trouble: OnceLock::new() }
+        Self {
+            asked,
+            unable: OnceLock::new(),
+            chosen: OnceLock::new(),
+            trouble: OnceLock::new(),
+            looked: Mutex::new(None),
+        }
     }
 
     /// Whether the kernel is to be told of passthrough. Where it is, this mount counts as stacked on another file system: one overlay may
@@ -121,6 +135,17 @@ impl Io {
         }
     }
 
+    /// Of a Source that lists no sizes, none may be known for long, and each open would look for one.
+    fn median(&self, readers: &Pool) -> Option<u64> {
+        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        if looked.is_some_and(|last| last.elapsed() < LOOK_EVERY) {
+            return None;
+        }
+        *looked = Some(Instant::now());
+        drop(looked);
+        readers.ask(|reader| reader.median_size()).ok().flatten()
+    }
+
     /// What is chosen; none as long as no size is known.
     pub fn choice(&self, readers: &Pool) -> Option<Choice> {
         if let Some(choice) = self.chosen.get() {
@@ -137,7 +162,7 @@ impl Io {
             (Asked::Kernel, _) => Choice::new(Way::Kernel, "asked for"),
             (_, Some(why)) => Choice::new(Way::Kernel, why),
             (Asked::Passthrough, None) => Choice::new(Way::Passthrough, "asked for"),
-            (Asked::Auto, None) => Choice::by_size(readers.ask(|reader| reader.median_size()).ok().flatten()?),
+            (Asked::Auto, None) => Choice::by_size(self.median(readers)?),
         };
         Some(self.chosen.get_or_init(|| choice).clone())
     }
