@@ -48,9 +48,7 @@ impl Lists {
         let indexes = self.indexes.iter().filter(|row| row.at.is_some()).map(|row| row.at);
         all.chain(indexes).min_by_key(|at| at.unwrap_or(Datetime::from_nanos(i64::MIN))).flatten()
     }
-}
 
-impl Lists {
     /// What tells one edition of all lists from the next: their time, or else their bytes, which are read for that. None
     /// where nothing was read that could tell.
     pub(super) fn edition(&self) -> Option<String> {
