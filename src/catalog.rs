@@ -124,6 +124,14 @@ pub enum CatalogError {
         /// What SQLite says.
         error: String,
     },
+    /// SQLite gave a row another number than it was to have.
+    #[error("catalog: a row was given the number {given}, not {wanted}; this is a bug, and the step was undone")]
+    Numbers {
+        /// What it was given.
+        given: i64,
+        /// What it was to have.
+        wanted: i64,
+    },
     /// The file system said no.
     #[error("{path}: {error}")]
     Io {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::attach::{Attacher, Fresh};
 use super::dumps;
-use super::listing;
+use super::listing::{self, Reading};
 use super::lists::{Lists, Spooled};
 use super::seed::{self, Baseline};
 use super::status::Status;
@@ -141,17 +141,29 @@ fn apply(
     }
     let read_some = !lists.read.is_empty();
     let (mut whole_documents, mut fresh) = (Vec::new(), Vec::new());
-    for document in lists.read {
-        let row = document.row.clone();
-        let id = transaction.put_document(set.id, &DocumentRow { etag: None, last_modified: None, ..row.clone() })?;
-        current.insert(id);
-        transaction.reading(document.row.at.filter(|_| followed));
-        let whole = apply_document(&mut transaction, mapper, status, set, id, document, &mut summary, &mut fresh)?;
-        complete &= whole.is_some();
-        if let Some(entries) = whole {
-            whole_documents.push(DocumentRow { entries, ..row });
+    let mut documents = lists.read.into_iter().map(Arc::new);
+    std::thread::scope(|scope| -> Result<(), CatalogError> {
+        let begin = |document: Arc<Spooled>| {
+            let reading = listing::begin(scope, Arc::clone(&document), document.package.is_some(), mapper, status)?;
+            Ok::<_, CatalogError>((document, reading))
+        };
+        let mut next = documents.next().map(begin).transpose()?;
+        while let Some((document, reading)) = next.take() {
+            next = documents.next().map(begin).transpose()?;
+            let row = document.row.clone();
+            let id =
+                transaction.put_document(set.id, &DocumentRow { etag: None, last_modified: None, ..row.clone() })?;
+            current.insert(id);
+            transaction.reading(document.row.at.filter(|_| followed));
+            let part = Part { set, id, document: &document, status };
+            let whole = apply_document(&mut transaction, &part, reading, &mut summary, &mut fresh)?;
+            complete &= whole.is_some();
+            if let Some(entries) = whole {
+                whole_documents.push(DocumentRow { entries, ..row });
+            }
         }
-    }
+        Ok(())
+    })?;
     let gone_documents = known.iter().any(|row| !current.contains(&row.id));
     let mut held = None;
     // Where everything that is listed is known to stand in a document that did not change, nothing goes.
@@ -213,18 +225,24 @@ fn apply(
     Ok(((summary, applied), changes))
 }
 
+/// One of the lists of a step.
+struct Part<'p> {
+    set: &'p SetRow,
+    /// The number of the document.
+    id: i64,
+    document: &'p Spooled,
+    status: &'p Status,
+}
+
 /// Applies one list; returns its number of entries if it is whole.
-#[allow(clippy::too_many_arguments, reason = "a step and what it counts")]
 fn apply_document(
     transaction: &mut Transaction<'_>,
-    mapper: &Mapper,
-    status: &Status,
-    set: &SetRow,
-    id: i64,
-    document: Spooled,
+    part: &Part<'_>,
+    reading: Reading<'_>,
     summary: &mut Summary,
     fresh: &mut Vec<Fresh>,
 ) -> Result<Option<u64>, CatalogError> {
+    let Part { set, id, document, status } = *part;
     let mut attacher = match document.package.as_ref().map(Attacher::new).transpose() {
         Ok(attacher) => attacher,
         Err(error) => {
@@ -233,7 +251,7 @@ fn apply_document(
         }
     };
     let mut repeated = Warnings::default();
-    let read = listing::read(&document, attacher.is_some(), mapper, status, |batch| {
+    let read = reading.give(status, |batch| {
         let all = transaction.upsert_all(set.id, set.directory, id, &batch.records)?;
         for (at, (came, record)) in all.into_iter().zip(&batch.records).enumerate() {
             match came.outcome {

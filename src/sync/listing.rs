@@ -2,10 +2,13 @@
 //!
 //! Reading an entry, with all that is asked of a document from outside, costs as much as writing its rows. With
 //! both on one thread, 3.77 million entries took 20 s after they were here; side by side, as long as the
-//! slower of the two. Batches go back to be dropped where they were made: memory that one thread takes and
+//! slower of the two. Reading is the slower, and the next list is begun while one is written: what both threads leave of the
+//! processors is used, and writing need not wait where one list ends. Batches go back to be dropped where they were made: memory that one thread takes and
 //! another frees makes both wait.
 
-use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::thread::{Scope, ScopedJoinHandle};
 
 use super::lists::{self, Spooled};
 use super::status::Status;
@@ -15,8 +18,8 @@ use crate::path::Mapper;
 
 /// How many entries go over at once.
 const BATCH: usize = 256;
-/// How many batches the reading may be ahead of the writing.
-const AHEAD: usize = 8;
+/// How many batches the reading of a list may be ahead of the writing: 16,384 entries, some 8 MB.
+const AHEAD: usize = 64;
 
 /// What some entries of a list say of resources, in its order.
 #[derive(Default)]
@@ -39,36 +42,54 @@ pub(super) struct Read {
     pub(super) warnings: Warnings,
 }
 
-/// Reads a list, and gives it away in batches, with the entries if `whole_entries` says so, until `take` fails. What is wrong
-/// with the list is told to `status`.
-pub(super) fn read(
-    document: &Spooled,
+/// A list that is being read.
+pub(super) struct Reading<'scope> {
+    document: Arc<Spooled>,
+    coming: Receiver<Batch>,
+    give_back: Sender<Batch>,
+    thread: ScopedJoinHandle<'scope, Read>,
+}
+
+/// Begins to read a list, with the entries themselves if `whole_entries` says so. What is wrong with the list is told to
+/// `status`.
+pub(super) fn begin<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    document: Arc<Spooled>,
     whole_entries: bool,
-    mapper: &Mapper,
-    status: &Status,
-    mut take: impl FnMut(&Batch) -> Result<(), CatalogError>,
-) -> Result<Read, CatalogError> {
-    let path = &document.path;
-    let file = std::fs::File::open(path).map_err(|error| CatalogError::io(path, error))?;
+    mapper: &'scope Mapper,
+    status: &'scope Status,
+) -> Result<Reading<'scope>, CatalogError> {
+    let failed = |error| CatalogError::io(&document.path, error);
+    let file = std::fs::File::open(&document.path).map_err(failed)?;
     let (batches, coming) = mpsc::sync_channel(AHEAD);
     let (give_back, spent) = mpsc::channel();
-    std::thread::scope(|scope| {
-        let reading = std::thread::Builder::new()
-            .name("list".to_owned())
-            .spawn_scoped(scope, move || parse(&file, document, whole_entries, mapper, status, &batches, &spent))
-            .map_err(|error| CatalogError::io(path, error))?;
-        for batch in coming {
+    let own = Arc::clone(&document);
+    let thread = std::thread::Builder::new()
+        .name("list".to_owned())
+        .spawn_scoped(scope, move || parse(&file, &own, whole_entries, mapper, status, &batches, &spent))
+        .map_err(failed)?;
+    Ok(Reading { document, coming, give_back, thread })
+}
+
+impl Reading<'_> {
+    /// Gives the list away in batches, until `take` fails.
+    pub(super) fn give(
+        self,
+        status: &Status,
+        mut take: impl FnMut(&Batch) -> Result<(), CatalogError>,
+    ) -> Result<Read, CatalogError> {
+        for batch in self.coming {
             take(&batch)?;
             // Whoever read the list may be done with it.
-            let _ = give_back.send(batch);
+            let _ = self.give_back.send(batch);
         }
-        Ok(reading.join().unwrap_or_else(|_| {
+        Ok(self.thread.join().unwrap_or_else(|_| {
             // Nothing that it left out is taken for gone.
-            status
-                .error(&format!("{}: a mistake of ours ended the reading of this list; see the log", document.row.url));
+            let url = &self.document.row.url;
+            status.error(&format!("{url}: a mistake of ours ended the reading of this list; see the log"));
             Read::default()
         }))
-    })
+    }
 }
 
 fn parse(
