@@ -5,11 +5,12 @@
 //! it listed stays, and nothing is deleted.
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::attach::{Attacher, Fresh};
 use super::dumps;
-use super::listing::{self, Reading};
+use super::listing::{Readers, Reading};
 use super::lists::{Lists, Spooled};
 use super::seed::{self, Baseline};
 use super::status::Status;
@@ -143,13 +144,15 @@ fn apply(
     let (mut whole_documents, mut fresh) = (Vec::new(), Vec::new());
     let mut documents = lists.read.into_iter().map(Arc::new);
     std::thread::scope(|scope| -> Result<(), CatalogError> {
-        let begin = |document: Arc<Spooled>| {
-            let reading = listing::begin(scope, Arc::clone(&document), document.package.is_some(), mapper, status)?;
+        let mut readers = Readers::start(scope, mapper, status)
+            .map_err(|error| CatalogError::io(Path::new("a thread that reads lists"), error))?;
+        let mut begin = |document: Arc<Spooled>| {
+            let reading = readers.begin(Arc::clone(&document), document.package.is_some())?;
             Ok::<_, CatalogError>((document, reading))
         };
-        let mut next = documents.next().map(begin).transpose()?;
+        let mut next = documents.next().map(&mut begin).transpose()?;
         while let Some((document, reading)) = next.take() {
-            next = documents.next().map(begin).transpose()?;
+            next = documents.next().map(&mut begin).transpose()?;
             let row = document.row.clone();
             let id =
                 transaction.put_document(set.id, &DocumentRow { etag: None, last_modified: None, ..row.clone() })?;
@@ -238,7 +241,7 @@ struct Part<'p> {
 fn apply_document(
     transaction: &mut Transaction<'_>,
     part: &Part<'_>,
-    reading: Reading<'_>,
+    reading: Reading,
     summary: &mut Summary,
     fresh: &mut Vec<Fresh>,
 ) -> Result<Option<u64>, CatalogError> {

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
-use std::thread::{Scope, ScopedJoinHandle};
+use std::thread::Scope;
 
 use super::lists::{self, Spooled};
 use super::status::Status;
@@ -18,8 +18,8 @@ use crate::path::Mapper;
 
 /// How many entries go over at once.
 const BATCH: usize = 256;
-/// How many batches the reading of a list may be ahead of the writing: 16,384 entries, some 8 MB.
-const AHEAD: usize = 64;
+/// How many batches the reading of a list may be ahead of the writing: 8,192 entries, some 4 MB.
+const AHEAD: usize = 32;
 
 /// What some entries of a list say of resources, in its order.
 #[derive(Default)]
@@ -42,65 +42,96 @@ pub(super) struct Read {
     pub(super) warnings: Warnings,
 }
 
+/// A list to be read, and where it goes.
+struct Job {
+    document: Arc<Spooled>,
+    file: std::fs::File,
+    whole_entries: bool,
+    batches: SyncSender<Batch>,
+    spent: Receiver<Batch>,
+    read: Sender<Read>,
+}
+
+/// Two threads that read lists: one that is written now, and the next.
+///
+/// As many for all lists of a step: with a thread for each list, the memory that each of them had stayed with the allocator,
+/// 229 MiB at worst.
+pub(super) struct Readers {
+    jobs: [Sender<Job>; 2],
+    /// Whose turn it is.
+    next: usize,
+}
+
+impl Readers {
+    /// Starts the threads. They end when this is gone.
+    pub(super) fn start<'scope>(
+        scope: &'scope Scope<'scope, '_>,
+        mapper: &'scope Mapper,
+        status: &'scope Status,
+    ) -> std::io::Result<Self> {
+        let start = || {
+            let (jobs, coming) = mpsc::channel::<Job>();
+            std::thread::Builder::new().name("list".to_owned()).spawn_scoped(scope, move || {
+                for job in coming {
+                    let parse = std::panic::AssertUnwindSafe(|| parse(&job, mapper, status));
+                    if let Ok(read) = std::panic::catch_unwind(parse) {
+                        // Whoever writes may have failed, and says so.
+                        let _ = job.read.send(read);
+                    }
+                }
+            })?;
+            Ok::<_, std::io::Error>(jobs)
+        };
+        Ok(Self { jobs: [start()?, start()?], next: 0 })
+    }
+
+    /// Begins to read a list, with the entries themselves if `whole_entries` says so. What is wrong with the list is told to
+    /// the status.
+    pub(super) fn begin(&mut self, document: Arc<Spooled>, whole_entries: bool) -> Result<Reading, CatalogError> {
+        let file = std::fs::File::open(&document.path).map_err(|error| CatalogError::io(&document.path, error))?;
+        let (batches, coming) = mpsc::sync_channel(AHEAD);
+        let (give_back, spent) = mpsc::channel();
+        let (read, whole) = mpsc::channel();
+        let job = Job { document: Arc::clone(&document), file, whole_entries, batches, spent, read };
+        // The threads take jobs as long as this is there.
+        let _ = self.jobs[self.next].send(job);
+        self.next = 1 - self.next;
+        Ok(Reading { document, coming, give_back, whole })
+    }
+}
+
 /// A list that is being read.
-pub(super) struct Reading<'scope> {
+pub(super) struct Reading {
     document: Arc<Spooled>,
     coming: Receiver<Batch>,
     give_back: Sender<Batch>,
-    thread: ScopedJoinHandle<'scope, Read>,
+    whole: Receiver<Read>,
 }
 
-/// Begins to read a list, with the entries themselves if `whole_entries` says so. What is wrong with the list is told to
-/// `status`.
-pub(super) fn begin<'scope>(
-    scope: &'scope Scope<'scope, '_>,
-    document: Arc<Spooled>,
-    whole_entries: bool,
-    mapper: &'scope Mapper,
-    status: &'scope Status,
-) -> Result<Reading<'scope>, CatalogError> {
-    let failed = |error| CatalogError::io(&document.path, error);
-    let file = std::fs::File::open(&document.path).map_err(failed)?;
-    let (batches, coming) = mpsc::sync_channel(AHEAD);
-    let (give_back, spent) = mpsc::channel();
-    let own = Arc::clone(&document);
-    let thread = std::thread::Builder::new()
-        .name("list".to_owned())
-        .spawn_scoped(scope, move || parse(&file, &own, whole_entries, mapper, status, &batches, &spent))
-        .map_err(failed)?;
-    Ok(Reading { document, coming, give_back, thread })
-}
-
-impl Reading<'_> {
+impl Reading {
     /// Gives the list away in batches, until `take` fails.
     pub(super) fn give(
         self,
         status: &Status,
         mut take: impl FnMut(&Batch) -> Result<(), CatalogError>,
     ) -> Result<Read, CatalogError> {
-        for batch in self.coming {
+        let Self { document, coming, give_back, whole } = self;
+        for batch in coming {
             take(&batch)?;
             // Whoever read the list may be done with it.
-            let _ = self.give_back.send(batch);
+            let _ = give_back.send(batch);
         }
-        Ok(self.thread.join().unwrap_or_else(|_| {
+        Ok(whole.recv().unwrap_or_else(|_| {
             // Nothing that it left out is taken for gone.
-            let url = &self.document.row.url;
+            let url = &document.row.url;
             status.error(&format!("{url}: a mistake of ours ended the reading of this list; see the log"));
             Read::default()
         }))
     }
 }
 
-fn parse(
-    file: &std::fs::File,
-    document: &Spooled,
-    whole_entries: bool,
-    mapper: &Mapper,
-    status: &Status,
-    batches: &SyncSender<Batch>,
-    spent: &Receiver<Batch>,
-) -> Read {
+fn parse(job: &Job, mapper: &Mapper, status: &Status) -> Read {
+    let Job { document, file, batches, spent, .. } = job;
     let row = &document.row;
     let mut read = Read::default();
     let mut reader = match Reader::open(file, &row.url, Limits::default()) {
@@ -132,7 +163,7 @@ fn parse(
         if let Some(record) = lists::record(mapper, &document.base, &entry, &facts, at, reader.warnings_mut()) {
             batch.records.push(record);
             batch.lines.push(entry.line);
-            if whole_entries {
+            if job.whole_entries {
                 batch.entries.push(entry);
             }
         }
