@@ -23,6 +23,7 @@
 mod bulk;
 mod changes;
 mod channels;
+mod check;
 mod compare;
 mod contents;
 mod feeds;

@@ -10,10 +10,12 @@
 mod audit;
 mod bridge;
 mod commands;
+mod confine;
 mod control;
 mod daemon;
 mod demo;
 mod fetch;
+mod guard;
 mod helper;
 mod inspect;
 mod install;

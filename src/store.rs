@@ -20,9 +20,10 @@ use std::cell::Cell;
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt as _, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt as _, MetadataExt as _, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use sha2::{Digest as _, Sha256};
 use tempfile::NamedTempFile;
@@ -43,6 +44,17 @@ pub struct Room {
     pub total: u64,
     /// For us.
     pub available: u64,
+}
+
+/// A file of content.
+#[derive(Clone, Copy, Debug)]
+pub struct Object {
+    /// Its digest.
+    pub sha256: [u8; 32],
+    /// Bytes.
+    pub size: u64,
+    /// When it was given its name, in whole seconds.
+    pub came: SystemTime,
 }
 
 /// Content, to be read at offsets.
@@ -183,6 +195,27 @@ impl Store {
             make_directory(parent)?;
         }
         file.persist(path).map_err(|error| error.error)
+    }
+
+    /// The content in the folder of those whose digests begin with this byte.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn objects(&self, first: u8) -> io::Result<Vec<Object>> {
+        let folder = self.root.join("objects").join(format!("{first:02x}"));
+        let files = match fs::read_dir(folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            files => files?,
+        };
+        let mut objects = Vec::new();
+        for file in files {
+            let file = file?;
+            let Some(sha256) = file.file_name().to_str().and_then(|name| digest(first, name)) else { continue };
+            let metadata = file.metadata()?;
+            let came = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(metadata.ctime()).unwrap_or(0));
+            objects.push(Object { sha256, size: metadata.len(), came });
+        }
+        Ok(objects)
     }
 
     /// Removes content. That it is gone already is no error.
@@ -328,6 +361,18 @@ impl Store {
     }
 }
 
+/// The digest that a file is named by: its first byte names the folder.
+fn digest(first: u8, name: &str) -> Option<[u8; 32]> {
+    let mut digest = [first; 32];
+    if name.len() != 62 || !name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
+        return None;
+    }
+    for (byte, at) in digest[1..].iter_mut().zip((0..).step_by(2)) {
+        *byte = u8::from_str_radix(&name[at..at + 2], 16).ok()?;
+    }
+    Some(digest)
+}
+
 fn open_or_make(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
@@ -357,6 +402,10 @@ fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {
 pub fn make_directory(path: &Path) -> io::Result<()> {
     match path.is_dir() {
         true => Ok(()),
-        false => DirBuilder::new().recursive(true).mode(0o700).create(path),
+        false => {
+            // Those above are anybody's: whoever a daemon becomes must get there.
+            path.parent().map_or(Ok(()), |parent| DirBuilder::new().recursive(true).create(parent))?;
+            DirBuilder::new().recursive(true).mode(0o700).create(path)
+        }
     }
 }

@@ -24,6 +24,7 @@ mod baseline;
 mod behind;
 mod bodies;
 mod changes;
+mod check;
 mod content;
 mod continuity;
 mod download;
@@ -33,6 +34,7 @@ mod fill;
 mod history;
 mod inbox;
 mod ledger;
+mod leftovers;
 mod listing;
 mod lists;
 mod members;
@@ -52,7 +54,7 @@ mod status;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
@@ -249,6 +251,8 @@ impl Summary {
 #[derive(Debug)]
 pub struct Engine {
     config: Config,
+    /// When it was, before it brought anything.
+    opened: SystemTime,
     client: Arc<Client>,
     store: Arc<Store>,
     readers: Arc<Pool>,
@@ -314,11 +318,15 @@ impl Engine {
         mapper: Mapper,
         announce: mpsc::UnboundedSender<News>,
     ) -> Result<Arc<Self>, SyncError> {
+        let opened = SystemTime::now();
         let store =
             Arc::new(Store::open(cache).map_err(|error| SyncError::Cache(format!("{}: {error}", cache.display())))?);
         let mapper = Arc::new(mapper);
         let writer = Writer::open(cache, Arc::clone(&mapper))?;
         bind(&writer, cache, &config)?;
+        if writer.meta(sets::PUBLIC)?.is_some() {
+            client.reach().was_public();
+        }
         let status = Arc::new(Status::default());
         let readers = Arc::new(writer.readers());
         let cache_size = config.cache_size.filter(|_| !config.content_all);
@@ -353,6 +361,7 @@ impl Engine {
             wanted: watch::Sender::new(()),
             reported: AtomicU64::new(0),
             doubts: tokio::sync::Mutex::new(doubts),
+            opened,
             config,
             client,
             store,
@@ -465,16 +474,12 @@ impl Engine {
     }
 
     /// Compares the mirror with the Source's current lists, and, if `content` says so, what is in the cache with
-    /// its hashes. If `repair` says so, what was found is mended, and the mirror is compared again.
+    /// its hashes, and its rows with each other: that also where the Source is away. If `repair` says so, what was found is
+    /// mended, and the mirror is compared again.
     ///
     /// # Errors
     /// If the Source or the cache cannot be read.
     pub async fn audit(self: &Arc<Self>, content: bool, repair: bool) -> Result<Audit, SyncError> {
-        if self.config.offline {
-            return Err(SyncError::Unfit(
-                "the mount is offline (-o offline); there are no lists to compare with".to_owned(),
-            ));
-        }
         let found = audit::audit(self, content, repair).await?;
         if !repair || found.in_sync() {
             return Ok(found);

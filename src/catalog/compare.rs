@@ -201,6 +201,15 @@ impl Reader {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
+    /// Whether there is an object with this digest.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn has_object(&self, sha256: &[u8; 32]) -> Result<bool> {
+        let mut statement = self.connection().prepare_cached("SELECT 1 FROM object WHERE sha256 = ?1")?;
+        Ok(statement.exists([sha256.as_slice()])?)
+    }
+
     /// The versions that have an object as their content.
     ///
     /// # Errors

@@ -10,6 +10,8 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::CatalogError;
 
+const NOFOLLOW: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+
 /// Held as long as a process works with a cache directory.
 #[derive(Debug)]
 pub struct CacheLock {
@@ -31,6 +33,8 @@ impl CacheLock {
             .create(true)
             .truncate(false)
             .mode(0o600)
+            // Whoever the cache was given to might lead root elsewhere.
+            .custom_flags(NOFOLLOW)
             .open(&path)
             .map_err(io)?;
         let deadline = Instant::now() + patience;

@@ -292,6 +292,9 @@ fn open_or_migrate(path: &Path) -> Result<Connection, CatalogError> {
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_AFTER)?;
     connection.pragma_update(None, "cache_size", -32_768)?;
     connection.pragma_update(None, "temp_store", "FILE")?;
+    // What does not fit into memory goes where all else does: a daemon reaches no other directory.
+    let cache = path.parent().map(|cache| cache.display().to_string());
+    connection.pragma_update(None, "temp_store_directory", cache.unwrap_or_default())?;
     connection.set_prepared_statement_cache_capacity(64);
     let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let known = i64::try_from(STEPS.len()).unwrap_or(i64::MAX);

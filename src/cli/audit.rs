@@ -46,7 +46,9 @@ fn text(directory: &Path, report: &AuditReport, repaired: bool) -> String {
     let found =
         [(counts.missing, "missing"), (counts.extra, "extra"), (counts.stale, "stale"), (counts.corrupt, "corrupt")];
     let mut text = format!("{}: ", show::bold(&directory.display().to_string()));
-    if report.in_sync {
+    if report.in_sync && report.not_compared.is_some() {
+        text.push_str(&show::paint("32", "the cache is sound"));
+    } else if report.in_sync {
         text.push_str(&format!(
             "{}, {} as listed",
             show::paint("32", "in sync"),
@@ -57,6 +59,7 @@ fn text(directory: &Path, report: &AuditReport, repaired: bool) -> String {
             .iter()
             .filter(|(count, _)| *count > 0)
             .map(|(count, word)| format!("{} {word}", show::count(*count)))
+            .chain((!report.cache.is_empty()).then(|| "the cache is damaged".to_owned()))
             .chain((!report.unread.is_empty()).then(|| "not all could be read".to_owned()))
             .collect();
         text.push_str(&format!(
@@ -101,13 +104,22 @@ fn text(directory: &Path, report: &AuditReport, repaired: bool) -> String {
     for unread in report.unread.iter().take(MOST_SHOWN) {
         text.push_str(&format!("  {} {unread}\n", show::paint("31", "unread  ")));
     }
+    for damage in &report.cache {
+        text.push_str(&format!("  {} {damage}\n", show::paint("31", "damaged ")));
+    }
+    if let Some(why) = &report.not_compared {
+        text.push_str(&format!("  not compared with what the Source lists: {why}\n"));
+    }
+    if !report.cache.is_empty() {
+        text.push_str("unmount it, remove its cache, and mount it again: all is fetched anew\n");
+    }
     if counts.extra > 0 && repaired {
         text.push_str(&format!(
             "what a list leaves out stays while it is more than half; to let it go: resourcesync refresh --accept-deletions {}\n",
             directory.display()
         ));
     }
-    if !report.in_sync && !repaired {
+    if !report.in_sync && report.cache.is_empty() && !repaired {
         let content = if counts.corrupt > 0 { "--content " } else { "" };
         text.push_str(&format!("to repair it: resourcesync audit {content}--repair {}\n", directory.display()));
     }
@@ -166,5 +178,7 @@ fn report(audit: Audit) -> AuditReport {
         stale: entries(audit.stale),
         corrupt: entries(audit.corrupt),
         unread: audit.unread,
+        cache: audit.cache,
+        not_compared: audit.not_compared,
     }
 }

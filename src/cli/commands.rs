@@ -50,6 +50,9 @@ enum Command {
         /// Be the daemon of a mount
         #[arg(long, hide = true)]
         daemon: bool,
+        /// Be what mounts for a daemon
+        #[arg(long, hide = true)]
+        guard: bool,
     },
     /// Show what each mount of this machine, or the one at DIR, is doing
     Status {
@@ -157,9 +160,13 @@ pub(super) fn run(arguments: Vec<OsString>) -> Done {
         }
     };
     match parsed.command {
-        Command::Mount { source, directory, options, foreground, verbose, sloppy, daemon } => {
+        Command::Mount { source, directory, options, foreground, verbose, sloppy, daemon, guard } => {
             let asked = Mount { source, directory, options, sloppy, foreground, fake: false, verbose };
-            if daemon { mount::run_daemon(&asked) } else { mount::run(&asked) }
+            match (daemon, guard) {
+                (true, _) => mount::run_daemon(&asked),
+                (_, true) => mount::run_guard(&asked),
+                _ => mount::run(&asked),
+            }
         }
         Command::Status { directory, json, watch } => status::run(directory.as_deref(), json, watch),
         Command::Inspect(arguments) => inspect::run(&arguments),

@@ -6,18 +6,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fuser::{Config as SessionConfig, MountOption, Session, SessionACL};
+use fuser::{Config as SessionConfig, Session, SessionACL};
 use rustix::process::{Resource, Rlimit, getegid, geteuid, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
 use super::bridge::Bridge;
+use super::guard::Guard;
 use super::messages::{Progress, Report};
 use super::options::Options;
 use super::report::Reporter;
-use super::{Done, Stop, control, exit, logging, mounts};
+use super::{Done, Stop, confine, control, exit, logging};
 use crate::catalog::{CacheLock, News, SetState};
-use crate::fs::{Filesystem, Io, Moments, Requests, View, invalidate};
+use crate::fs::{AskedIo, Filesystem, Io, Moments, Requests, View, invalidate};
 use crate::notify::{self, Notifier};
 use crate::path::Mapper;
 use crate::source::{Client, Credentials, Options as ClientOptions};
@@ -30,6 +31,20 @@ pub(super) struct Task {
     pub(super) source: String,
     pub(super) directory: PathBuf,
     pub(super) options: Options,
+    /// As they were given.
+    pub(super) texts: Vec<String>,
+}
+
+/// Where a daemon stands before it is confined.
+#[derive(Debug)]
+struct Place {
+    /// Whether root mounts.
+    root: bool,
+    /// Whose all files are.
+    uid: u32,
+    gid: u32,
+    guard: Arc<Guard>,
+    cache: PathBuf,
 }
 
 /// How long a daemon that is about to end may hold the cache before a new one gives up.
@@ -92,35 +107,56 @@ fn live(task: &Task, tell: &Tell, detached: bool) -> Done {
     make_directory(&cache).map_err(|error| failed(format!("cache {}: {error}", cache.display())))?;
     let holder = format!("process {}, mounted at {}", std::process::id(), task.directory.display());
     let lock = CacheLock::take(&cache, &holder, LOCK_PATIENCE).map_err(|error| failed(error.to_string()))?;
+    let place = Place {
+        root: geteuid().is_root(),
+        uid: options.uid.unwrap_or_else(|| geteuid().as_raw()),
+        gid: options.gid.unwrap_or_else(|| getegid().as_raw()),
+        guard: Arc::new(Guard::start(task).map_err(failed)?),
+        cache: cache.clone(),
+    };
+    // What it reads is not for whom we are about to become.
+    let client = open_client(task).map_err(failed)?;
+    let most = getrlimit(Resource::Nofile).maximum;
+    // Without it, fewer files stay open.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: most.map(|most| most.min(65_536)), maximum: most });
+    if let Some(user) = &options.user {
+        confine::give(&cache, user).map_err(failed)?;
+    }
+    confine::confine(&confine::Needs {
+        user: options.user.as_ref(),
+        cache: &cache,
+        passthrough: options.io != AskedIo::Kernel,
+        listens: options.listen.map(|address| address.port()),
+    })
+    .map_err(failed)?;
     if detached {
         logging::to_the_machine(&cache);
     } else {
         logging::to_stderr();
     }
     std::panic::set_hook(Box::new(|panic| tracing::error!("this is a bug: {panic}")));
-    let most = getrlimit(Resource::Nofile).maximum;
-    // Without it, fewer files stay open.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: most.map(|most| most.min(65_536)), maximum: most });
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(4)
         .enable_all()
         .build()
         .map_err(|error| Stop::new(exit::USAGE, error.to_string()))?;
-    let done = runtime.block_on(serve(task, &cache, tell));
+    let done = runtime.block_on(serve(task, &place, client, tell));
     runtime.shutdown_timeout(Duration::from_secs(2));
     if new && done.is_err() {
-        // Nothing was mirrored: nothing is worth keeping. What cannot be removed does no harm.
+        // Nothing was mirrored: nothing is worth keeping. What cannot be removed does no harm; the directory itself may be in
+        // one that we do not reach.
         let _ = std::fs::remove_dir_all(&cache);
+        place.guard.forget();
     }
     drop(lock);
     done
 }
 
-async fn serve(task: &Task, cache: &std::path::Path, tell: &Tell) -> Done {
+async fn serve(task: &Task, place: &Place, client: Arc<Client>, tell: &Tell) -> Done {
     let failed = |error: String| Stop::new(exit::MOUNT_FAILED, error);
     let options = &task.options;
     let (announce, changes) = mpsc::unbounded_channel();
-    let client = open_client(options).map_err(failed)?;
+    let cache = place.cache.as_path();
     let engine = open_engine(task, cache, Arc::clone(&client), announce).map_err(failed)?;
     let notifier = open_notifier(options, &engine, client).await.map_err(failed)?;
     let sets = engine.sets().map_err(|error| failed(error.to_string()))?;
@@ -139,10 +175,9 @@ async fn serve(task: &Task, cache: &std::path::Path, tell: &Tell) -> Done {
         )));
     }
     let resources: u64 = sets.iter().map(|set| set.resources).sum();
-    let (mut session, moments) = mount(task, &engine, &notifier, resources).map_err(failed)?;
+    let (session, moments) = mount(task, place, &engine, &notifier, resources).map_err(failed)?;
     let device = session.as_fd().try_clone_to_owned().map_err(|error| failed(error.to_string()))?;
     let kernel = session.notifier();
-    let mut unmounter = session.unmount_callable();
     invalidate::start(kernel, device, moments, changes).map_err(|error| failed(error.to_string()))?;
     let (ended, end) = oneshot::channel();
     std::thread::Builder::new()
@@ -173,16 +208,12 @@ async fn serve(task: &Task, cache: &std::path::Path, tell: &Tell) -> Done {
     };
     behind.abort_all();
     if asked {
-        let directory = task.directory.clone();
-        let result = tokio::task::spawn_blocking(move || {
-            unmounter.unmount().or_else(|_| {
-                let flags = rustix::mount::UnmountFlags::DETACH;
-                rustix::mount::unmount(&directory, flags).map_err(std::io::Error::from)
-            })
-        });
+        let guard = Arc::clone(&place.guard);
+        let result = tokio::task::spawn_blocking(move || guard.unmount());
         match tokio::time::timeout(Duration::from_secs(5), result).await {
             Ok(Ok(Ok(()))) => {}
-            _ => tracing::warn!("the mount could not be taken away; umount -l does"),
+            Ok(Ok(Err(error))) => tracing::warn!(error, "the mount could not be taken away; umount -l does"),
+            _ => tracing::warn!("the mount could not be taken away in time; umount -l does"),
         }
     }
     notifier.close().await;
@@ -197,7 +228,8 @@ async fn serve(task: &Task, cache: &std::path::Path, tell: &Tell) -> Done {
     Ok(())
 }
 
-fn open_client(options: &Options) -> Result<Arc<Client>, String> {
+fn open_client(task: &Task) -> Result<Arc<Client>, String> {
+    let options = &task.options;
     let credentials = match &options.credentials {
         Some(path) => Credentials::read(path).map_err(|error| error.to_string())?,
         None => Credentials::default(),
@@ -208,6 +240,7 @@ fn open_client(options: &Options) -> Result<Arc<Client>, String> {
         rate: options.rate,
         ca: options.ca.clone(),
         credentials,
+        reach: options.reach(&task.source),
         ..ClientOptions::default()
     })
 }
@@ -255,36 +288,24 @@ fn open_engine(
     Engine::open(cache, config, client, mapper, announce).map_err(|error| error.to_string())
 }
 
-/// Holds a directory while it is being mounted on: two at once would stack their mounts.
-fn claim(directory: &std::path::Path) -> Result<std::fs::File, String> {
-    let error = |error: std::io::Error| format!("{}: {error}", directory.display());
-    let file = std::fs::File::open(directory).map_err(error)?;
-    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).map_err(|errno| error(errno.into()))?;
-    match mounts::at(directory).map_err(error)? {
-        Some(mounted) => Err(super::mount::taken(&mounted)),
-        None => Ok(file),
-    }
-}
-
 fn mount(
     task: &Task,
+    place: &Place,
     engine: &Arc<Engine>,
     notifier: &Arc<Notifier>,
     resources: u64,
 ) -> Result<(Session<Filesystem>, Arc<Moments>), String> {
-    let _claim = claim(&task.directory)?;
     let options = &task.options;
-    let root = geteuid().is_root();
     let view = View {
-        uid: options.uid.unwrap_or_else(|| geteuid().as_raw()),
-        gid: options.gid.unwrap_or_else(|| getegid().as_raw()),
+        uid: place.uid,
+        gid: place.gid,
         umask: options.umask,
         visible: options.visible,
         generation: engine.generation().map_err(|error| error.to_string())?,
         always_plus: resources.saturating_mul(KNOWN_EACH) < memory() / KNOWN_PART,
     };
     let (io, requests) = (Arc::new(Io::new(options.io)), Arc::<Requests>::default());
-    if !root {
+    if !place.root {
         io.rule_out("passthrough is for root");
     }
     let reporter = Arc::new(Reporter {
@@ -302,43 +323,16 @@ fn mount(
     let bridge = Bridge { engine: Arc::clone(engine), reporter, runtime: tokio::runtime::Handle::current() };
     let filesystem = Filesystem::new(Arc::clone(engine.readers()), Arc::new(bridge), view, io, requests);
     let moments = filesystem.moments();
-    let mut mount_options = vec![
-        MountOption::FSName(task.source.clone()),
-        // fuser tells fusermount3 of a subtype, but not mount(2), which takes it as an option of ours.
-        match root {
-            true => MountOption::CUSTOM("subtype=resourcesync".to_owned()),
-            false => MountOption::Subtype("resourcesync".to_owned()),
-        },
-        MountOption::RO,
-        MountOption::NoSuid,
-        MountOption::NoDev,
-        MountOption::NoAtime,
-    ];
-    if root || options.default_permissions {
-        mount_options.push(MountOption::DefaultPermissions);
-    }
-    if options.noexec {
-        mount_options.push(MountOption::NoExec);
-    }
     let mut config = SessionConfig::default();
-    config.mount_options = mount_options;
-    config.acl = if root || options.allow_other { SessionACL::All } else { SessionACL::Owner };
+    config.acl = if place.root || options.allow_other { SessionACL::All } else { SessionACL::Owner };
     config.n_threads = Some(4);
-    config.clone_fd = true;
-    let session = Session::new(filesystem, &task.directory, &config).map_err(|error| {
-        let directory = task.directory.display();
-        match error.raw_os_error() {
-            _ if !std::path::Path::new("/dev/fuse").exists() => {
-                format!("{directory}: /dev/fuse is missing; load the kernel module: modprobe fuse")
-            }
-            _ if std::fs::File::open("/dev/fuse").is_err() => {
-                format!("{directory}: /dev/fuse may not be opened; as root: chmod 666 /dev/fuse")
-            }
-            _ if !root => {
-                format!("{directory}: {error}; without root, fusermount3 is needed (Debian: apt install fuse3)")
-            }
-            _ => format!("{directory}: {error}"),
-        }
+    // Each thread has a queue of its own, if whom we became may open the device.
+    config.clone_fd = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok();
+    let device = place.guard.mount()?;
+    let session = Session::from_fd(filesystem, device, config.acl, config).map_err(|error| {
+        // Nobody would answer there. If it cannot be taken away, that is the lesser of two errors.
+        let _ = place.guard.unmount();
+        format!("{}: {error}", task.directory.display())
     })?;
     Ok((session, moments))
 }

@@ -24,7 +24,7 @@ pub(super) struct Arguments {
     /// Show all entries, not only the first
     #[arg(long)]
     all: bool,
-    /// As for mounts: credentials=, ca=, timeout=
+    /// As for mounts: credentials=, ca=, timeout=, allow_private
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
 }
@@ -49,7 +49,7 @@ pub(super) fn run(arguments: &Arguments) -> Done {
 }
 
 async fn remote(arguments: &Arguments) -> Done {
-    let client = client(&arguments.options)?;
+    let client = client(arguments)?;
     let is_origin =
         url::Url::parse(&arguments.what).is_ok_and(|url| matches!(url.path(), "" | "/") && url.query().is_none());
     if !is_origin {
@@ -67,14 +67,15 @@ async fn remote(arguments: &Arguments) -> Done {
     source(arguments, &client, &found).await
 }
 
-fn client(texts: &[String]) -> Result<Arc<Client>, Stop> {
-    let options = options::Options::parse(texts, false).map_err(|error| Stop::new(exit::USAGE, error))?;
+fn client(arguments: &Arguments) -> Result<Arc<Client>, Stop> {
+    let options = options::Options::parse(&arguments.options, false).map_err(|error| Stop::new(exit::USAGE, error))?;
     let credentials = match &options.credentials {
         Some(path) => Credentials::read(path).map_err(Stop::failed)?,
         None => Credentials::default(),
     };
     Client::new(ClientOptions {
         timeout: options.timeout.min(Duration::from_secs(3600)),
+        reach: options.reach(&arguments.what),
         ca: options.ca,
         credentials,
         ..ClientOptions::default()

@@ -134,6 +134,12 @@ pub(super) struct AuditReport {
     pub(super) corrupt: Vec<FindingEntry>,
     /// What could not be read.
     pub(super) unread: Vec<String>,
+    /// What is wrong with the cache itself.
+    #[serde(default)]
+    pub(super) cache: Vec<String>,
+    /// Why the mirror was not compared with the lists, if it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) not_compared: Option<String>,
 }
 
 /// How many findings of each kind there are.

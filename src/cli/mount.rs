@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::daemon::{self, Task};
 use super::messages::{Report, Request};
 use super::options::Options;
-use super::{Done, Stop, control, exit, mounts, show};
+use super::{Done, Stop, control, exit, guard, mounts, show};
 
 /// How a mount is asked for.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ pub(super) fn run(asked: &Mount) -> Done {
     if asked.fake {
         return Ok(());
     }
-    let task = Task { source: asked.source.clone(), directory, options };
+    let task = Task { source: asked.source.clone(), directory, options, texts: asked.options.clone() };
     if asked.foreground {
         return daemon::run_here(&task, |report| {
             if let Report::Ready { resources, notes, .. } = report {
@@ -65,10 +65,19 @@ pub(super) fn taken(mounted: &mounts::Mounted) -> String {
 
 /// Runs as the daemon that [`run`] started.
 pub(super) fn run_daemon(asked: &Mount) -> Done {
-    let options = Options::parse(&asked.options, asked.sloppy).map_err(wrong)?;
-    let task = Task { source: asked.source.clone(), directory: asked.directory.clone(), options };
     // Whoever started us prints the error.
-    daemon::run_detached(&task).map_err(|stop| Stop::new(stop.code, ""))
+    daemon::run_detached(&task(asked)?).map_err(|stop| Stop::new(stop.code, ""))
+}
+
+/// Runs as the guard that the daemon started.
+pub(super) fn run_guard(asked: &Mount) -> Done {
+    guard::run(&task(asked)?)
+}
+
+fn task(asked: &Mount) -> Result<Task, Stop> {
+    let options = Options::parse(&asked.options, asked.sloppy).map_err(wrong)?;
+    let texts = asked.options.clone();
+    Ok(Task { source: asked.source.clone(), directory: asked.directory.clone(), options, texts })
 }
 
 /// What is at a directory.

@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::confine::User;
 use crate::fs::AskedIo;
+use crate::source::Reach;
 use crate::sync::{SeedFrom, Verify};
 
 /// One `-o` option as users read of it.
@@ -92,6 +94,11 @@ pub const DEFINITIONS: &[Definition] = &[
         "none",
         "lines of HOST[:PORT] bearer TOKEN, or HOST[:PORT] basic USER:PASSWORD; readable by its owner only",
     ),
+    define(
+        "allow_private",
+        "off",
+        "let a Source on a public address lead to private ones, by its documents, redirects and names: to this machine, its network, and what clouds tell machines about themselves; a Source that is itself on a private address always may",
+    ),
     define("ca=FILE", "the system's", "certificates to trust beside the system's, in PEM"),
     define("offline", "off", "leave the Source alone; serve what is in the cache"),
     define(
@@ -111,6 +118,11 @@ pub const DEFINITIONS: &[Definition] = &[
         "auto",
         "how content reaches readers: from the kernel's page cache (fastest for small files), or straight from the \
          files of the cache (for very large ones; for root); auto chooses by the sizes of the resources",
+    ),
+    define(
+        "user=NAME",
+        "root stays root",
+        "who the daemon becomes before it talks to anybody (for root): a system user that owns nothing but the cache, which is given to it",
     ),
     define("ro", "always", "read-only; rw is accepted and served read-only"),
     define("remount", "", "change timeout, connections, rate and poll of a mount that is there"),
@@ -167,9 +179,6 @@ const ACCEPTED: &[&str] = &[
     "exec",
 ];
 
-/// Options of the contract that later versions bring.
-const LATER: &[&str] = &["allow_private", "user="];
-
 /// A duration: a number of seconds, or of what its unit says (`90s`, `15m`, `2h`, `3d`, `1w`, `2 hours`, `1y`).
 pub(super) fn span(text: &str) -> Option<Duration> {
     let text = text.trim();
@@ -206,6 +215,7 @@ pub struct Options {
     pub set: Option<String>,
     pub base: Option<String>,
     pub credentials: Option<PathBuf>,
+    pub allow_private: bool,
     pub ca: Option<PathBuf>,
     pub offline: bool,
     pub wait: Duration,
@@ -218,6 +228,7 @@ pub struct Options {
     pub allow_other: bool,
     pub default_permissions: bool,
     pub noexec: bool,
+    pub user: Option<User>,
     pub remount: bool,
     /// The names of those that were given.
     pub given: Vec<String>,
@@ -242,6 +253,7 @@ impl Default for Options {
             set: None,
             base: None,
             credentials: None,
+            allow_private: false,
             ca: None,
             offline: false,
             wait: Duration::from_secs(60),
@@ -254,6 +266,7 @@ impl Default for Options {
             allow_other: false,
             default_permissions: false,
             noexec: false,
+            user: None,
             remount: false,
             given: Vec::new(),
         }
@@ -358,6 +371,7 @@ impl Options {
                 self.io = choice(name, needs()?, &known)?;
             }
             "credentials" => self.credentials = Some(absolute(needs()?)?),
+            "allow_private" => self.allow_private = true,
             "ca" => self.ca = Some(absolute(needs()?)?),
             "offline" => self.offline = true,
             "wait" => self.wait = Duration::from_secs(number(name, needs()?, 0, 86_400)?),
@@ -375,15 +389,29 @@ impl Options {
             "default_permissions" => self.default_permissions = true,
             "noexec" => self.noexec = true,
             "remount" => self.remount = true,
-            _ if ACCEPTED.contains(&name) && (name != "user" || value.is_none()) => {}
+            // mount(8) has a `user` of its own, which has no value.
+            "user" if value.is_some() => {
+                let user = User::find(needs()?)?;
+                if !rustix::process::geteuid().is_root() {
+                    return Err(format!("-o user={}: only root can become another user; leave it out", user.name));
+                }
+                self.user = Some(user);
+            }
+            _ if ACCEPTED.contains(&name) => {}
             _ if name.starts_with("x-") || name == "comment" => {}
             _ if sloppy => {}
-            _ if LATER.contains(&name) || name == "user" => {
-                return Err(format!("-o {name}: this version of resourcesync does not have it yet"));
-            }
             _ => return Err(format!("-o {name}: there is no such option; `resourcesync mount --help` lists them all")),
         }
         Ok(())
+    }
+
+    /// Where a Source may lead.
+    #[must_use]
+    pub fn reach(&self, source: &str) -> Reach {
+        match url::Url::parse(source) {
+            Ok(source) if !self.allow_private => Reach::of(&source),
+            _ => Reach::anywhere(),
+        }
     }
 
     /// The directory of the mirror of a Source, unless `cache=` gives one.
@@ -527,7 +555,7 @@ mod tests {
             ("umask=999", "not an octal number"),
             ("uid=nobody-at-all", "neither a number nor a name"),
             ("cache_size=10Q", "such as 500M or 2G"),
-            ("allow_private", "does not have it yet"),
+            ("user=nobody-at-all", "there is no such user"),
             ("callback=http://x/", "needs listen=:"),
             ("callback=ftp://x/,listen=127.0.0.1:1", "not a URL that a hub could use"),
             ("listen=8088", "expected an address and a port"),
@@ -546,6 +574,7 @@ mod tests {
             let (name, value) = match definition.usage.split_once('=') {
                 None => (definition.usage, None),
                 Some((name, "URI")) => (name, Some("https://x.example/")),
+                Some((name @ "user", _)) => (name, Some("root")),
                 Some((name, "DIR" | "FILE" | "NAME")) => (name, Some("/x")),
                 Some((name, "ADDR")) => (name, Some("127.0.0.1:8088")),
                 Some((name, "URL")) => (name, Some("https://x.example/hook/,listen=127.0.0.1:8088")),

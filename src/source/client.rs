@@ -15,6 +15,7 @@ use url::Url;
 use super::credentials::Credentials;
 use super::error::{SourceError, Trouble};
 use super::pace::Pace;
+use super::reach::Reach;
 
 type Result<T> = std::result::Result<T, SourceError>;
 
@@ -31,6 +32,8 @@ pub struct Options {
     pub ca: Option<PathBuf>,
     /// Who we are, to whom.
     pub credentials: Credentials,
+    /// Where connections may lead.
+    pub reach: Reach,
     /// The most redirects that are followed.
     pub redirects: usize,
     /// Bytes a second below which a body is given up.
@@ -45,6 +48,7 @@ impl Default for Options {
             rate: None,
             ca: None,
             credentials: Credentials::default(),
+            reach: Reach::anywhere(),
             redirects: 10,
             floor: 128,
         }
@@ -174,6 +178,12 @@ impl Client {
         self.pace.connections()
     }
 
+    /// Where connections may lead.
+    #[must_use]
+    pub fn reach(&self) -> &Reach {
+        &self.options.reach
+    }
+
     /// How long bytes that came already are held back to keep to the rate.
     #[must_use]
     pub fn backlog(&self) -> Duration {
@@ -267,6 +277,7 @@ impl Client {
     }
 
     async fn once(self: &Arc<Self>, url: Url, asked: &Asked<'_>) -> Result<Answer> {
+        self.reach().permits(&url).await?;
         let host = url.host_str().map(|host| format!("{host}:{}", url.port_or_known_default().unwrap_or(0)));
         let host = host.unwrap_or_default();
         let timeout = asked.patience.unwrap_or_else(|| self.timeout());
@@ -374,6 +385,7 @@ fn build(options: &Options, http1: bool) -> std::result::Result<reqwest::Client,
     let mut builder = reqwest::Client::builder()
         .user_agent(concat!("resourcesync/", env!("CARGO_PKG_VERSION")))
         .redirect(reqwest::redirect::Policy::none())
+        .dns_resolver(options.reach.clone())
         .connect_timeout(options.timeout.min(Duration::from_secs(10)))
         .pool_idle_timeout(Duration::from_secs(60))
         .pool_max_idle_per_host(options.connections);
@@ -550,7 +562,10 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 
 /// What went wrong below HTTP.
 pub(super) fn trouble(error: &reqwest::Error, timeout: Duration) -> Trouble {
-    if error.is_timeout() {
+    let mut causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
+    if let Some(refused) = causes.find_map(|cause| cause.downcast_ref::<Trouble>()) {
+        refused.clone()
+    } else if error.is_timeout() {
         Trouble::Stalled { what: "connection", after: timeout.min(Duration::from_secs(10)) }
     } else if error.is_connect() {
         Trouble::Connect(deepest(error))

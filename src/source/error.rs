@@ -1,5 +1,6 @@
 //! What can go wrong between a Source and us.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -26,6 +27,19 @@ pub enum Trouble {
     /// It is no URL that may be asked.
     #[error("cannot be fetched: {0}")]
     BadUrl(String),
+    /// It is on a private address, and the Source is not.
+    #[error(
+        "{host} is at {address}, a private address, {}; if that is meant, mount with -o allow_private",
+        if *.moved { "and was at a public one before" } else { "where a Source on a public one may not lead" }
+    )]
+    Private {
+        /// The host of the URL.
+        host: String,
+        /// Where it is.
+        address: IpAddr,
+        /// It is the Source itself.
+        moved: bool,
+    },
     /// No connection came about.
     #[error("cannot connect: {0}; is the server up, and the address right?")]
     Connect(String),

@@ -115,6 +115,7 @@ impl Client {
     }
 
     async fn answered(&self, url: &Url, request: reqwest::RequestBuilder) -> Result<Response> {
+        self.reach().permits(url).await?;
         let timeout: Duration = self.timeout();
         tokio::time::timeout(timeout, request.send())
             .await

@@ -1,22 +1,19 @@
 //! The mirror beside what its Source lists now: what is missing, extra, stale or corrupt.
 //!
 //! Looking changes nothing that the mount shows. What the Source's changes told since its lists were made is newer than they are,
-//! and no fault. Repair is the engine's usual work, with every list read whole, and damaged content let go.
+//! and no fault. Repair is the engine's usual work, with every list read whole, and damaged content let go. Where the Source is
+//! away, what is in the cache can still be held to itself ([`check`]).
 
 use std::sync::Arc;
 
-use super::content::expected;
 use super::lists::{self, Lists, Spooled};
-use super::members::{Flaw, archived};
-use super::{Engine, SyncError, dumps, packed, sets};
-use crate::catalog::{CatalogError, Compared, Comparison, Difference, Looked, MemberState, SetRow, SetState};
+use super::{Engine, SyncError, check, dumps, sets};
+use crate::catalog::{CatalogError, Compared, Comparison, Difference, SetRow, SetState};
 use crate::document::{Capability, Facts, Limits, Reader};
 use crate::source::FoundSet;
 
 /// The most findings of one kind that are told one by one.
 const MOST_TOLD: usize = 10_000;
-/// Objects that are looked at in one go.
-const PAGE: usize = 256;
 
 /// Something that is not as it should be.
 #[derive(Clone, Debug)]
@@ -41,7 +38,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    fn add(&mut self, finding: Finding) {
+    pub(super) fn add(&mut self, finding: Finding) {
         self.count += 1;
         if self.first.len() < MOST_TOLD {
             self.first.push(finding);
@@ -64,6 +61,10 @@ pub struct Audit {
     pub stale: Findings,
     /// Content that is not what it was.
     pub corrupt: Findings,
+    /// What is wrong with the cache itself.
+    pub cache: Vec<String>,
+    /// Why the mirror was not compared with the Source's lists, if it was not.
+    pub not_compared: Option<String>,
     /// Files and bytes of content that were looked at.
     pub checked: (u64, u64),
     /// What could not be read, now or by the last sync: then nothing is said of what it would list.
@@ -75,7 +76,7 @@ impl Audit {
     #[must_use]
     pub fn in_sync(&self) -> bool {
         let found = self.missing.count + self.extra.count + self.stale.count + self.corrupt.count;
-        found == 0 && self.unread.is_empty()
+        found == 0 && self.unread.is_empty() && self.cache.is_empty()
     }
 }
 
@@ -90,6 +91,31 @@ pub(super) async fn audit(engine: &Arc<Engine>, content: bool, repair: bool) -> 
 }
 
 async fn look(engine: &Arc<Engine>, content: bool, repair: bool, audit: &mut Audit) -> Result<(), SyncError> {
+    match compare_all(engine, audit).await {
+        Err(error) if content && !repair && (engine.config.offline || error.is_away()) => {
+            *audit = Audit { not_compared: Some(error.to_string()), ..Audit::default() };
+        }
+        result => result?,
+    }
+    if content {
+        engine.status().phase("checking content");
+        let (own, so_far) = (Arc::clone(engine), std::mem::take(audit));
+        let work = tokio::task::spawn_blocking(move || check::check(&own, so_far));
+        let (checked, damage) = work.await.map_err(|error| SyncError::Cache(error.to_string()))??;
+        *audit = checked;
+        if repair {
+            check::mend(engine, damage).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Compares all sets with their lists.
+async fn compare_all(engine: &Arc<Engine>, audit: &mut Audit) -> Result<(), SyncError> {
+    if engine.config.offline {
+        let why = "the mount is offline (-o offline); there are no lists to compare with";
+        return Err(SyncError::Unfit(why.to_owned()));
+    }
     let found = engine.discover().await?;
     audit.unread.extend(found.warnings.iter().filter(|_| !found.complete).cloned());
     for (row, set) in sets::matched(engine, engine.sets()?, &found) {
@@ -114,16 +140,6 @@ async fn look(engine: &Arc<Engine>, content: bool, repair: bool, audit: &mut Aud
         let (own, so_far) = (Arc::clone(engine), std::mem::take(audit));
         let work = tokio::task::spawn_blocking(move || compare(&own, &row, lists, so_far));
         *audit = work.await.map_err(|error| SyncError::Cache(error.to_string()))??;
-    }
-    if content {
-        engine.status().phase("checking content");
-        let (own, so_far) = (Arc::clone(engine), std::mem::take(audit));
-        let work = tokio::task::spawn_blocking(move || check(&own, so_far));
-        let (checked, damage) = work.await.map_err(|error| SyncError::Cache(error.to_string()))??;
-        *audit = checked;
-        if repair {
-            mend(engine, damage).await?;
-        }
     }
     Ok(())
 }
@@ -203,98 +219,4 @@ fn compare_document(
             Compared::Stale(differences) => audit.stale.add(finding(differences)),
         }
     }
-}
-
-/// Content that is not what it was.
-struct Damage {
-    objects: Vec<([u8; 32], Vec<i64>)>,
-    members: Vec<(i64, i64)>,
-}
-
-/// Hashes what is in the store again.
-fn check(engine: &Engine, mut audit: Audit) -> Result<(Audit, Damage), SyncError> {
-    let mut damage = Damage { objects: Vec::new(), members: Vec::new() };
-    let mut after = 0;
-    loop {
-        let page = engine.readers.ask(|reader| reader.objects(after, PAGE))?;
-        let Some(last) = page.last() else { break };
-        after = last.id;
-        for kept in page {
-            let problem = match engine.store.check(&kept.sha256) {
-                Ok(true) => {
-                    audit.checked.0 += 1;
-                    audit.checked.1 += kept.size;
-                    continue;
-                }
-                Ok(false) => "its content in the cache is not what it was".to_owned(),
-                Err(error) => format!("its content in the cache cannot be read: {error}"),
-            };
-            // It may have been let go meanwhile, and come again since: then it is none of these.
-            let versions = engine.readers.ask(|reader| reader.versions_with(kept.id))?;
-            if versions.is_empty() {
-                continue;
-            }
-            for version in &versions {
-                found_corrupt(engine, &mut audit, *version, &problem)?;
-            }
-            damage.objects.push((kept.sha256, versions));
-        }
-    }
-    let mut after = 0;
-    loop {
-        let page = engine.readers.ask(|reader| reader.members_here(after, PAGE))?;
-        let Some(last) = page.last() else { break };
-        after = *last;
-        for version in page {
-            let Some(row) = engine.readers.ask(|reader| reader.version(version))? else { continue };
-            let Some(member) = row.member.as_ref() else { continue };
-            let Some(package) = engine.packages.get(member.package).filter(|own| own.epoch == member.epoch) else {
-                continue;
-            };
-            let mut facts = expected(&row);
-            if let Some(hashes) = &member.hashes {
-                facts.hashes = hashes.clone();
-            }
-            match packed::look(&package, &archived(member), &facts) {
-                Ok(()) => {
-                    audit.checked.0 += 1;
-                    audit.checked.1 += member.size;
-                }
-                Err(Flaw::Damaged(why)) => {
-                    found_corrupt(engine, &mut audit, version, &format!("its member in {}: {why}", package.url))?;
-                    damage.members.push((version, package.epoch));
-                }
-                Err(Flaw::Disk(error)) => audit.unread.push(format!("{}: {error}", package.url)),
-            }
-        }
-    }
-    Ok((audit, damage))
-}
-
-fn found_corrupt(engine: &Engine, audit: &mut Audit, version: i64, problem: &str) -> Result<(), SyncError> {
-    let path = engine.readers.ask(|reader| reader.path_of(version))?;
-    audit.corrupt.add(Finding { path, uri: None, differences: Vec::new(), problem: Some(problem.to_owned()) });
-    Ok(())
-}
-
-/// Lets damaged content go, and fetches it anew.
-async fn mend(engine: &Arc<Engine>, damage: Damage) -> Result<(), SyncError> {
-    let mut versions = Vec::new();
-    for (sha256, having) in damage.objects {
-        engine.ledger.lost(sha256);
-        if let Err(error) = engine.store.remove(&sha256) {
-            engine.status().error(&format!("cache: {error}"));
-        }
-        versions.extend(having);
-    }
-    for (version, epoch) in damage.members {
-        engine.ledger.member(Looked { version, state: MemberState::Damaged, epoch, sha256: None });
-        versions.push(version);
-    }
-    versions.iter().for_each(|version| engine.contents.files.forget(*version));
-    // Facts are gathered for a moment before they are written.
-    engine.ledger.settled().await?;
-    // What cannot be had again is told where it is fetched.
-    engine.contents.many(versions.into_iter().map(|version| (version, None)).collect(), |_| ()).await;
-    engine.ledger.settled().await
 }

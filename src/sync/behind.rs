@@ -52,6 +52,8 @@ impl Engine {
         behind.spawn(async move { own.fetch_ahead().await });
         let own = Arc::clone(self);
         behind.spawn(async move { own.forget_history().await });
+        let own = Arc::clone(self);
+        behind.spawn(own.let_leftovers_go());
         behind
     }
 

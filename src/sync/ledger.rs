@@ -40,6 +40,10 @@ enum Fact {
     Settled(oneshot::Sender<()>),
 }
 
+/// Where it is kept how the last process ended, and what is there if it ended as it should.
+const ENDED: &str = "ended";
+const WELL: &str = "well";
+
 /// The writer's door. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Ledger(Arc<Inner>);
@@ -58,6 +62,8 @@ struct Inner {
     keep: Duration,
     /// Whether a long step has left much in the write-ahead log.
     long_step: AtomicBool,
+    /// Whether the process before this one did not come to its end.
+    cut_off: bool,
     store: Arc<Store>,
     status: Arc<Status>,
     open_files: OpenFiles,
@@ -75,6 +81,8 @@ impl Ledger {
     ) -> Result<Self, SyncError> {
         let mut writer = writer;
         recheck(&mut writer, &store, &status)?;
+        let cut_off = writer.meta(ENDED)?.as_deref() != Some(WELL);
+        writer.set_meta(ENDED, "")?;
         let (facts, incoming) = mpsc::unbounded_channel();
         let stored = AtomicU64::new(writer.stored_bytes()?);
         let ledger = Self(Arc::new(Inner {
@@ -88,12 +96,18 @@ impl Ledger {
             cache_size,
             keep,
             long_step: AtomicBool::new(false),
+            cut_off,
             store,
             status,
             open_files,
         }));
         tokio::spawn(write_down(Arc::downgrade(&ledger.0), incoming));
         Ok(ledger)
+    }
+
+    /// Whether the process before this one did not come to its end.
+    pub(super) fn was_cut_off(&self) -> bool {
+        self.0.cut_off
     }
 
     /// Looks at what the writer knows.
@@ -334,6 +348,7 @@ impl Ledger {
         let store = Arc::clone(&self.0.store);
         self.step(move |writer| {
             flush(writer, &store)?;
+            writer.set_meta(ENDED, WELL)?;
             writer.checkpoint()?;
             Ok(((), Changes::default()))
         })

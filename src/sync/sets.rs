@@ -21,6 +21,8 @@ const REMEMBERED: Duration = Duration::from_secs(86_400);
 const NOTED: Duration = Duration::from_secs(3600);
 /// Where that time is kept.
 const DISCOVERED: &str = "discovered";
+/// Where it is kept that the Source was seen on a public address.
+pub(super) const PUBLIC: &str = "public";
 
 /// How thorough a sync is.
 #[derive(Clone, Copy, Debug, Default)]
@@ -244,11 +246,15 @@ async fn remember(engine: &Arc<Engine>, chosen: &[(SetRow, FoundSet)], complete:
             (row.id, all.collect())
         })
         .collect();
+    let public = engine.client.reach().is_public();
     engine
         .ledger
         .step(move |writer| {
             for (set, offers) in &offers {
                 writer.keep_offers(*set, offers)?;
+            }
+            if public {
+                writer.set_meta(PUBLIC, "yes")?;
             }
             if complete && !fresh {
                 writer.set_meta(DISCOVERED, &Datetime::now().nanos().to_string())?;

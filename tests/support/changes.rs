@@ -56,7 +56,11 @@ pub struct Source {
 impl Source {
     /// With a Resource List, at second 0, of these resources, and these other capabilities.
     pub fn start(resources: &[(&str, &str)], capabilities: &[&str]) -> Self {
-        let server = Server::start();
+        Self::on(Server::start(), resources, capabilities)
+    }
+
+    /// As [`Source::start`], on this server.
+    pub fn on(server: Server, resources: &[(&str, &str)], capabilities: &[&str]) -> Self {
         let mut source = Self { server, now: BTreeMap::new() };
         for (path, text) in resources {
             source.put(path, text.as_bytes());

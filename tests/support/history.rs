@@ -19,6 +19,16 @@ pub struct Happened {
     pub bytes: Vec<u8>,
 }
 
+impl Happened {
+    /// What there is becomes what there is after this.
+    pub fn happen(&self, there: &mut BTreeMap<String, String>) {
+        match self.kind {
+            "deleted" => there.remove(&self.path),
+            _ => there.insert(self.path.clone(), sha256(&self.bytes)),
+        };
+    }
+}
+
 /// A Source that changes at random; the same seed makes the same history.
 pub struct History {
     root: PathBuf,
@@ -41,14 +51,21 @@ pub struct History {
     pub told: Vec<Happened>,
     since: u64,
     packages: Vec<(u64, u64)>,
+    /// Digests of what there was at first.
+    first: BTreeMap<String, String>,
 }
 
 impl History {
     /// With so many resources, in directories of five hundred.
     pub fn new(nginx: &Nginx, seed: u64, count: u64) -> Self {
+        Self::at(nginx.root().to_owned(), nginx.url(""), seed, count)
+    }
+
+    /// As [`History::new`], in a folder that is served at this URL.
+    pub fn at(root: PathBuf, base: String, seed: u64, count: u64) -> Self {
         let mut history = Self {
-            root: nginx.root().to_owned(),
-            base: nginx.url(""),
+            root,
+            base,
             random: seed,
             second: 10,
             made: 0,
@@ -62,12 +79,14 @@ impl History {
             told: Vec::new(),
             since: 0,
             packages: Vec::new(),
+            first: BTreeMap::new(),
         };
         for number in 0..count {
             let path = format!("/data/{:03}/{number:05}.bin", number / 500);
             let body = history.body();
             history.put(&path, body);
         }
+        history.first = history.now.iter().map(|(path, body)| (path.clone(), sha256(body))).collect();
         history
     }
 
@@ -152,6 +171,18 @@ impl History {
 
     fn url(&self, path: &str) -> String {
         format!("{}{path}", self.base)
+    }
+
+    /// The second of the last change.
+    pub fn second(&self) -> u64 {
+        self.second
+    }
+
+    /// What there was after so many of all changes, and before the next.
+    pub fn after(&self, changes: usize) -> BTreeMap<String, String> {
+        let mut there = self.first.clone();
+        self.told[..changes].iter().for_each(|one| one.happen(&mut there));
+        there
     }
 
     /// Publishes a Resource List, and documents that lead to these capabilities.

@@ -5,8 +5,10 @@
 pub mod changes;
 pub mod channel;
 pub mod dump;
+pub mod faulty;
 pub mod history;
 pub mod hub;
+pub mod network;
 pub mod nginx;
 pub mod peer;
 pub mod pywb;
@@ -16,9 +18,13 @@ pub mod telling;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use md5::Md5;
+use resourcesync::catalog::Writer;
+use resourcesync::path::Mapper;
 use sha2::{Digest as _, Sha256};
 
 /// The program under test.
@@ -110,13 +116,15 @@ pub fn bytes(seed: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// A mount of the program under test. Dropping it unmounts.
+/// A mount of the program under test. Dropping it unmounts, and looks whether what is left in its cache agrees with itself.
 pub struct Mirror {
     pub directory: PathBuf,
     pub cache: PathBuf,
     folder: tempfile::TempDir,
     source: String,
     options: String,
+    /// Whether the test damaged the cache.
+    damaged: AtomicBool,
 }
 
 impl Mirror {
@@ -135,7 +143,7 @@ impl Mirror {
         let (directory, cache) = (folder.path().join("mirror"), folder.path().join("cache"));
         fs::create_dir(&directory).expect("a directory");
         let directory = directory.canonicalize().expect("its path");
-        Self { directory, cache, folder, source: source.to_owned(), options: options.to_owned() }
+        Self { directory, cache, folder, source: source.to_owned(), options: options.to_owned(), damaged: false.into() }
     }
 
     pub fn try_mount(&self) -> Output {
@@ -144,6 +152,31 @@ impl Mirror {
             more => format!("cache={},{more}", self.cache.display()),
         };
         run(&["mount", &self.source, &self.directory.to_string_lossy(), "-o", &options])
+    }
+
+    /// What is in the cache is this test's own doing: nobody need look at it.
+    pub fn damages(&self) {
+        self.damaged.store(true, Ordering::SeqCst);
+    }
+
+    /// What is wrong with the cache, which nobody uses now.
+    fn wrong(&self) -> Vec<String> {
+        let mapper = Arc::new(Mapper::new("http://example.com/", false).expect("a base"));
+        let writer = Writer::open(&self.cache, mapper).expect("the catalog opens");
+        let mut wrong = writer.readers().ask(|reader| reader.check()).expect("the catalog");
+        let mut after = 0;
+        loop {
+            let page = writer.readers().ask(|reader| reader.objects(after, 1000)).expect("the catalog");
+            let Some(last) = page.last() else { return wrong };
+            after = last.id;
+            for object in page {
+                let name = hex(&object.sha256);
+                let file = self.cache.join("objects").join(&name[..2]).join(&name[2..]);
+                if fs::metadata(&file).map(|found| found.len()).ok() != Some(object.size) {
+                    wrong.push(format!("{} is not there, or not {} bytes", file.display(), object.size));
+                }
+            }
+        }
     }
 
     pub fn set_options(&mut self, options: &str) {
@@ -181,12 +214,21 @@ impl Mirror {
 
     /// The daemon of this mount, found by its command line.
     pub fn daemon(&self) -> Option<u32> {
+        self.process(b"resourcesync", b"--daemon")
+    }
+
+    /// What mounts and unmounts for it.
+    pub fn guard(&self) -> Option<u32> {
+        self.process(b"resourcesync-guard", b"--guard")
+    }
+
+    fn process(&self, name: &[u8], word: &[u8]) -> Option<u32> {
         let directory = self.directory.to_string_lossy().into_owned();
         fs::read_dir("/proc").ok()?.flatten().find_map(|process| {
             let number: u32 = process.file_name().to_str()?.parse().ok()?;
             let line = fs::read(process.path().join("cmdline")).ok()?;
             let words: Vec<_> = line.split(|byte| *byte == 0).collect();
-            let ours = words.first() == Some(&&b"resourcesync"[..]) && words.contains(&&b"--daemon"[..]);
+            let ours = words.first() == Some(&name) && words.contains(&word);
             (ours && words.contains(&directory.as_bytes())).then_some(number)
         })
     }
@@ -268,6 +310,10 @@ impl Drop for Mirror {
         }
         if let Some(daemon) = self.daemon() {
             let _ = Command::new("kill").args(["-9", &daemon.to_string()]).output();
+        }
+        if !std::thread::panicking() && !self.damaged.load(Ordering::SeqCst) && self.cache.join("catalog.db").exists() {
+            let wrong = self.wrong();
+            assert!(wrong.is_empty(), "{wrong:#?}");
         }
         if std::thread::panicking()
             && let Ok(log) = fs::read_to_string(self.cache.join("log"))

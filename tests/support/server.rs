@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -85,6 +85,7 @@ pub struct Server {
     address: SocketAddr,
     paths: Arc<Mutex<HashMap<String, Handler>>>,
     log: Arc<Mutex<Vec<Request>>>,
+    connections: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -100,20 +101,22 @@ impl Server {
         let address = listener.local_addr().expect("its address");
         let paths: Arc<Mutex<HashMap<String, Handler>>> = Arc::default();
         let log: Arc<Mutex<Vec<Request>>> = Arc::default();
-        let stop = Arc::new(AtomicBool::new(false));
+        let (stop, connections) = (Arc::new(AtomicBool::new(false)), Arc::<AtomicUsize>::default());
         let thread = std::thread::spawn({
             let (paths, log, stop) = (Arc::clone(&paths), Arc::clone(&log), Arc::clone(&stop));
+            let connections = Arc::clone(&connections);
             move || {
                 for stream in listener.incoming().flatten() {
                     if stop.load(Ordering::SeqCst) {
                         return;
                     }
+                    connections.fetch_add(1, Ordering::SeqCst);
                     let (paths, log, stop) = (Arc::clone(&paths), Arc::clone(&log), Arc::clone(&stop));
                     std::thread::spawn(move || answer(stream, &paths, &log, &stop));
                 }
             }
         });
-        Self { address, paths, log, stop, thread: Some(thread) }
+        Self { address, paths, log, connections, stop, thread: Some(thread) }
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -164,6 +167,11 @@ impl Server {
 
     pub fn requests(&self) -> Vec<Request> {
         self.log.lock().expect("no panic").clone()
+    }
+
+    /// How many connections were made, whatever came of them.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
     }
 
     /// How often a path was asked for.

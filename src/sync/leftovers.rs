@@ -1,0 +1,50 @@
+//! What a process that did not come to its end left in the store: content that came there, and of which nobody wrote down
+//! that it did. Nothing ever reads it, and nothing but this lets it go.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Engine, SyncError};
+
+/// How much older content must be than this process: what is told of files is in whole seconds.
+const MARGIN: Duration = Duration::from_secs(2);
+
+impl Engine {
+    /// Lets content go that is nobody's. What this process brought is left alone: it may be on its way into the catalog.
+    pub(super) async fn let_leftovers_go(self: Arc<Self>) {
+        if !self.ledger.was_cut_off() {
+            return;
+        }
+        let (mut files, mut bytes) = (0_u64, 0_u64);
+        for folder in 0..=u8::MAX {
+            match self.leftovers(folder).await {
+                Ok((more, larger)) => (files, bytes) = (files + more, bytes + larger),
+                Err(error) => {
+                    return self.status.error(&format!("cannot let go of what was left in the cache: {error}"));
+                }
+            }
+        }
+        if files > 0 {
+            tracing::info!(files, bytes, "let content go that was nobody's");
+        }
+    }
+
+    /// The same of one folder; returns how many files and bytes it was.
+    async fn leftovers(&self, folder: u8) -> Result<(u64, u64), SyncError> {
+        let since = self.opened - MARGIN;
+        let (store, readers) = (Arc::clone(&self.store), Arc::clone(&self.readers));
+        let work = tokio::task::spawn_blocking(move || -> Result<(u64, u64), SyncError> {
+            let disk = |error: std::io::Error| SyncError::Cache(error.to_string());
+            let mut gone = (0, 0);
+            let old = store.objects(folder).map_err(disk)?.into_iter().filter(|object| object.came < since);
+            for object in old {
+                if !readers.ask(|reader| reader.has_object(&object.sha256))? {
+                    store.remove(&object.sha256).map_err(disk)?;
+                    gone = (gone.0 + 1, gone.1 + object.size);
+                }
+            }
+            Ok(gone)
+        });
+        work.await.map_err(|error| SyncError::Cache(error.to_string()))?
+    }
+}

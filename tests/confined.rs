@@ -1,0 +1,126 @@
+//! What a daemon may do: whom it becomes, what it keeps, who mounts for it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics has failed")]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::time::{Duration, Instant};
+
+use support::changes::{Source, agrees};
+use support::{Mirror, run, text};
+
+/// A line of what the kernel says of each thread of a process; all threads say the same.
+fn threads_say(process: u32, name: &str) -> String {
+    let mut said: Vec<String> = fs::read_dir(format!("/proc/{process}/task"))
+        .unwrap()
+        .flatten()
+        .filter_map(|task| fs::read_to_string(task.path().join("status")).ok())
+        .filter_map(|status| Some(status.lines().find_map(|line| line.strip_prefix(name))?.trim().to_owned()))
+        .collect();
+    said.sort();
+    said.dedup();
+    assert_eq!(said.len(), 1, "{name} {said:?}");
+    said.remove(0)
+}
+
+fn capabilities(process: u32) -> [u64; 3] {
+    ["CapEff:", "CapPrm:", "CapBnd:"].map(|name| u64::from_str_radix(&threads_say(process, name), 16).unwrap())
+}
+
+const SYS_ADMIN: u64 = 1 << 21;
+
+#[test]
+fn a_daemon_of_root_keeps_what_it_uses() {
+    let source = Source::start(&[("/a", "one"), ("/b/c", "two")], &[]);
+    for (options, kept) in [("io=kernel", 0), ("io=auto", SYS_ADMIN)] {
+        let mirror = Mirror::mount(&source.url("/"), options);
+        let daemon = mirror.daemon().unwrap();
+        assert_eq!(capabilities(daemon), [kept; 3], "{options}");
+        assert_eq!(threads_say(daemon, "NoNewPrivs:"), "1");
+        agrees(&mirror, &source);
+        mirror.refreshed();
+        // What names are resolved by, and nothing else that is root's, is reached by it.
+        mirror.remount();
+        agrees(&mirror, &source);
+    }
+}
+
+#[test]
+fn a_daemon_becomes_another_user_and_does_all_it_did() {
+    let mut source = Source::start(&[("/a", "one"), ("/b/c", "two")], &["changelist"]);
+    source.changes("");
+    let secret = tempfile::NamedTempFile::new().unwrap();
+    fs::write(secret.path(), "other.example bearer x\n").unwrap();
+    fs::set_permissions(secret.path(), fs::Permissions::from_mode(0o600)).unwrap();
+    // As root, at first: what it made is given.
+    let mut mirror = Mirror::mount(&source.url("/"), "poll=0");
+    agrees(&mirror, &source);
+    mirror.unmount();
+    // Where its directory is, others must get to.
+    fs::set_permissions(mirror.cache.parent().unwrap(), fs::Permissions::from_mode(0o711)).unwrap();
+    mirror.set_options(&format!("poll=0,user=nobody,credentials={}", secret.path().display()));
+    let output = mirror.try_mount();
+    assert!(output.status.success(), "{}", text(&output));
+    let daemon = mirror.daemon().unwrap();
+    let nobody = fs::read_to_string("/etc/passwd").unwrap();
+    let nobody: u32 =
+        nobody.lines().find_map(|line| line.strip_prefix("nobody:x:")?.split(':').next()?.parse().ok()).unwrap();
+    assert_eq!(threads_say(daemon, "Uid:"), [nobody; 4].map(|uid| uid.to_string()).join("\t"));
+    assert_eq!(capabilities(daemon), [SYS_ADMIN; 3]);
+    assert_eq!(threads_say(daemon, "Groups:").split_whitespace().count(), 1);
+    agrees(&mirror, &source);
+    let change = source.does("updated", "/a", 10, "anew");
+    source.changes(&change);
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    assert_eq!(fs::metadata(mirror.path("a")).unwrap().uid(), 0, "files are still of whoever mounted");
+    assert_eq!(fs::metadata(mirror.cache.join("catalog.db")).unwrap().uid(), nobody);
+    assert_eq!(fs::metadata(&mirror.cache).unwrap().mode() & 0o777, 0o700);
+    // A signal takes the mount away, though its daemon may not.
+    let pid = rustix::process::Pid::from_raw(i32::try_from(daemon).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    mirror.wait_for_end();
+    assert_eq!(fs::read_dir(&mirror.directory).unwrap().count(), 0);
+    // One that was killed leaves a mount that says so, and the next replaces it.
+    assert!(mirror.try_mount().status.success());
+    mirror.kill();
+    let error = fs::read_dir(&mirror.directory).unwrap_err().raw_os_error();
+    assert!(matches!(error, Some(103 | 107)), "ECONNABORTED or ENOTCONN: {error:?}");
+    assert!(mirror.try_mount().status.success());
+    agrees(&mirror, &source);
+}
+
+#[test]
+fn nothing_is_left_of_what_mounts_when_the_daemon_is_gone() {
+    let source = Source::start(&[("/a", "one")], &[]);
+    let mirror = Mirror::mount(&source.url("/"), "poll=0");
+    assert!(mirror.guard().is_some());
+    mirror.kill();
+    let began = Instant::now();
+    while mirror.guard().is_some() {
+        assert!(began.elapsed() < Duration::from_secs(5));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_user_that_is_not_there_and_a_cache_that_is_not_ours_are_refused() {
+    let source = Source::start(&[("/a", "one")], &[]);
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().join("home");
+    fs::create_dir(&cache).unwrap();
+    fs::write(cache.join("letters"), "mine").unwrap();
+    let directory = folder.path().join("mirror");
+    fs::create_dir(&directory).unwrap();
+    let mount = |options: &str| {
+        let options = format!("cache={},{options}", cache.display());
+        let output = run(&["mount", &source.url("/"), &directory.to_string_lossy(), "-o", &options]);
+        assert!(!output.status.success());
+        text(&output)
+    };
+    assert!(mount("user=nobody-at-all").contains("there is no such user"));
+    assert!(mount("user=nobody").contains("letters"));
+    assert_eq!(fs::metadata(cache.join("letters")).unwrap().uid(), 0);
+}
