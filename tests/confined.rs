@@ -59,6 +59,10 @@ fn a_daemon_becomes_another_user_and_does_all_it_did() {
     agrees(&mirror, &source);
     mirror.unmount();
     // Where its directory is, others must get to.
+    mirror.set_options("poll=0,user=nobody");
+    fs::set_permissions(mirror.cache.parent().unwrap(), fs::Permissions::from_mode(0o700)).unwrap();
+    let refused = mirror.try_mount();
+    assert!(!refused.status.success() && text(&refused).contains("chmod o+x"), "{}", text(&refused));
     fs::set_permissions(mirror.cache.parent().unwrap(), fs::Permissions::from_mode(0o711)).unwrap();
     mirror.set_options(&format!("poll=0,user=nobody,credentials={}", secret.path().display()));
     let output = mirror.try_mount();

@@ -106,6 +106,13 @@ pub(super) fn confine(needs: &Needs<'_>) -> Result<(), String> {
         }
         if let Some(user) = needs.user {
             become_user(user).map_err(failed("become another user"))?;
+            if let Err(error) = std::fs::read_dir(needs.cache) {
+                return Err(format!(
+                    "-o user={}: it cannot get to the cache {} ({error}); let it pass through the directories above: chmod o+x",
+                    user.name,
+                    needs.cache.display()
+                ));
+            }
         }
         let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
         thread::set_capabilities(None, sets).map_err(failed("drop capabilities"))?;
