@@ -1,7 +1,7 @@
 //! Commands, the mount helper, and the wiring of the rooms.
 //!
 //! **Owns** what a user types and sees: options and their one definition, exit codes, progress, the
-//! daemon's life, the control socket between a command and a daemon.
+//! daemon's life and what it may do, the control socket between a command and a daemon.
 //!
 //! **Promises** that a command that fails says why and what to do, on stderr, with a documented exit
 //! code; that colours and bars appear on a terminal only, and `NO_COLOR` is heeded; that no secret is

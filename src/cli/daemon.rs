@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::os::fd::AsFd as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -107,28 +107,16 @@ fn live(task: &Task, tell: &Tell, detached: bool) -> Done {
     make_directory(&cache).map_err(|error| failed(format!("cache {}: {error}", cache.display())))?;
     let holder = format!("process {}, mounted at {}", std::process::id(), task.directory.display());
     let lock = CacheLock::take(&cache, &holder, LOCK_PATIENCE).map_err(|error| failed(error.to_string()))?;
-    let place = Place {
-        root: geteuid().is_root(),
-        uid: options.uid.unwrap_or_else(|| geteuid().as_raw()),
-        gid: options.gid.unwrap_or_else(|| getegid().as_raw()),
-        guard: Arc::new(Guard::start(task).map_err(failed)?),
-        cache: cache.clone(),
+    let (place, client) = match prepare(task, &cache) {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            if new {
+                // There is nothing in it.
+                let _ = std::fs::remove_dir_all(&cache);
+            }
+            return Err(failed(error));
+        }
     };
-    // What it reads is not for whom we are about to become.
-    let client = open_client(task).map_err(failed)?;
-    let most = getrlimit(Resource::Nofile).maximum;
-    // Without it, fewer files stay open.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: most.map(|most| most.min(65_536)), maximum: most });
-    if let Some(user) = &options.user {
-        confine::give(&cache, user).map_err(failed)?;
-    }
-    confine::confine(&confine::Needs {
-        user: options.user.as_ref(),
-        cache: &cache,
-        passthrough: options.io != AskedIo::Kernel,
-        listens: options.listen.map(|address| address.port()),
-    })
-    .map_err(failed)?;
     if detached {
         logging::to_the_machine(&cache);
     } else {
@@ -150,6 +138,33 @@ fn live(task: &Task, tell: &Tell, detached: bool) -> Done {
     }
     drop(lock);
     done
+}
+
+/// Does what a confined process could not, and confines this one.
+fn prepare(task: &Task, cache: &Path) -> Result<(Place, Arc<Client>), String> {
+    let options = &task.options;
+    let place = Place {
+        root: geteuid().is_root(),
+        uid: options.uid.unwrap_or_else(|| geteuid().as_raw()),
+        gid: options.gid.unwrap_or_else(|| getegid().as_raw()),
+        guard: Arc::new(Guard::start(task)?),
+        cache: cache.to_owned(),
+    };
+    // The files that it reads are not for whom we are about to become.
+    let client = open_client(task)?;
+    let most = getrlimit(Resource::Nofile).maximum;
+    // Without it, fewer files stay open.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: most.map(|most| most.min(65_536)), maximum: most });
+    if let Some(user) = &options.user {
+        confine::give(cache, user)?;
+    }
+    confine::confine(&confine::Needs {
+        user: options.user.as_ref(),
+        cache,
+        passthrough: options.io != AskedIo::Kernel,
+        listens: options.listen.map(|address| address.port()),
+    })?;
+    Ok((place, client))
 }
 
 async fn serve(task: &Task, place: &Place, client: Arc<Client>, tell: &Tell) -> Done {

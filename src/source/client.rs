@@ -1,7 +1,7 @@
 //! HTTP, with a deadline on everything.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
@@ -119,6 +119,8 @@ pub struct Client {
     /// For connections that become something else, which HTTP/2 does not have.
     upgrading: OnceLock<reqwest::Client>,
     options: Options,
+    /// What `ca` has: its file may be out of reach later.
+    authorities: Vec<reqwest::Certificate>,
     timeout_millis: AtomicU64,
     pace: Pace,
 }
@@ -160,10 +162,11 @@ impl Client {
     pub fn new(options: Options) -> std::result::Result<Arc<Self>, String> {
         // Fails only if it was set before, to the same.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let http = build(&options, false)?;
+        let authorities = options.ca.as_deref().map(read_authorities).transpose()?.unwrap_or_default();
+        let http = build(&options, &authorities, false)?;
         let pace = Pace::new(options.connections, options.rate);
         let timeout_millis = AtomicU64::new(millis(options.timeout));
-        Ok(Arc::new(Self { http, upgrading: OnceLock::new(), options, timeout_millis, pace }))
+        Ok(Arc::new(Self { http, upgrading: OnceLock::new(), options, authorities, timeout_millis, pace }))
     }
 
     /// The longest wait for progress.
@@ -328,8 +331,8 @@ impl Client {
         if let Some(known) = self.upgrading.get() {
             return Ok(known);
         }
-        let built =
-            build(&self.options, true).map_err(|error| SourceError::new("WebSocket", Trouble::Broken(error)))?;
+        let built = build(&self.options, &self.authorities, true)
+            .map_err(|error| SourceError::new("WebSocket", Trouble::Broken(error)))?;
         Ok(self.upgrading.get_or_init(|| built))
     }
 
@@ -381,7 +384,22 @@ impl Client {
     }
 }
 
-fn build(options: &Options, http1: bool) -> std::result::Result<reqwest::Client, String> {
+/// The certificates in a file, in PEM.
+fn read_authorities(path: &Path) -> std::result::Result<Vec<reqwest::Certificate>, String> {
+    let pem = std::fs::read(path).map_err(|error| format!("ca={}: {error}", path.display()))?;
+    let certificates =
+        reqwest::Certificate::from_pem_bundle(&pem).map_err(|error| format!("ca={}: {error}", path.display()))?;
+    if certificates.is_empty() {
+        return Err(format!("ca={}: there is no certificate in it", path.display()));
+    }
+    Ok(certificates)
+}
+
+fn build(
+    options: &Options,
+    authorities: &[reqwest::Certificate],
+    http1: bool,
+) -> std::result::Result<reqwest::Client, String> {
     let mut builder = reqwest::Client::builder()
         .user_agent(concat!("resourcesync/", env!("CARGO_PKG_VERSION")))
         .redirect(reqwest::redirect::Policy::none())
@@ -392,14 +410,8 @@ fn build(options: &Options, http1: bool) -> std::result::Result<reqwest::Client,
     if http1 {
         builder = builder.http1_only();
     }
-    if let Some(path) = &options.ca {
-        let pem = std::fs::read(path).map_err(|error| format!("ca={}: {error}", path.display()))?;
-        let certificates =
-            reqwest::Certificate::from_pem_bundle(&pem).map_err(|error| format!("ca={}: {error}", path.display()))?;
-        if certificates.is_empty() {
-            return Err(format!("ca={}: there is no certificate in it", path.display()));
-        }
-        builder = builder.tls_certs_merge(certificates);
+    if !authorities.is_empty() {
+        builder = builder.tls_certs_merge(authorities.iter().cloned());
     }
     builder.build().map_err(|error| format!("cannot set up HTTP: {}", deepest(&error)))
 }
