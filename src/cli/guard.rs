@@ -225,6 +225,10 @@ fn mount_by_helper(task: &Task) -> Result<OwnedFd, String> {
     let status = child.wait().map_err(|error| failed(&error))?;
     match received {
         Ok((_, Some(device))) if status.success() => Ok(device),
+        _ if !Path::new(DEVICE).exists() => {
+            Err(format!("{directory}: {DEVICE} is missing; load the kernel module: modprobe fuse"))
+        }
+        _ if said.contains(DEVICE) => Err(format!("{directory}: {}; as root: chmod 666 {DEVICE}", said.trim())),
         _ if !said.trim().is_empty() => Err(format!("{directory}: {}", said.trim())),
         Ok(_) => Err(failed(&format!("fusermount3 ended with {status}"))),
         Err(error) => Err(failed(&error)),
