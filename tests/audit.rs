@@ -169,3 +169,54 @@ fn a_mirror_of_a_dump_alone_is_compared_with_its_manifests() {
     let (code, said) = audit(&mirror, &[]);
     assert!(code == Some(0) && said.contains("5 resources as listed"), "{said}");
 }
+
+#[test]
+fn a_cache_is_held_to_itself_without_its_source() {
+    let source = Source::start(&[("/a", "a"), ("/b", "b")], &[]);
+    let mut mirror = Mirror::mount(&source.url("/"), "poll=0,timeout=2");
+    assert_eq!(mirror.read("a").unwrap(), b"a");
+    drop(source);
+    let sound = |mirror: &Mirror| {
+        let (code, said) = audit(mirror, &["--content"]);
+        assert!(code == Some(0) && said.contains("the cache is sound") && said.contains("not compared"), "{said}");
+        let found = json(mirror, &["--content"]);
+        assert!(found["not_compared"].is_string() && found["checked_files"] == 1, "{found:#}");
+    };
+    sound(&mirror);
+    let (code, said) = audit(&mirror, &[]);
+    assert!(code == Some(1) && !said.contains("sound"), "without --content there is nothing to look at: {said}");
+    mirror.unmount();
+    mirror.set_options("offline");
+    assert!(mirror.try_mount().status.success());
+    sound(&mirror);
+    // A row that is not so.
+    mirror.damages();
+    let catalog = rusqlite::Connection::open(mirror.cache.join("catalog.db")).unwrap();
+    catalog.execute("UPDATE name SET live = live + 1 WHERE id = 1", []).unwrap();
+    let (code, said) = audit(&mirror, &["--content"]);
+    assert!(code == Some(1) && said.contains("a directory counts its live names"), "{said}");
+    assert_eq!(json(&mirror, &["--content"])["cache"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn content_that_a_crash_left_and_that_is_nobody_s_goes() {
+    let source = Source::start(&[("/a", "a")], &[]);
+    let mirror = Mirror::mount(&source.url("/"), "poll=0");
+    assert_eq!(mirror.read("a").unwrap(), b"a");
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    mirror.kill();
+    let own = support::sha256(b"a");
+    let own = mirror.cache.join("objects").join(&own[..2]).join(&own[2..]);
+    let left = mirror.cache.join("objects/00").join("1".repeat(62));
+    fs::create_dir_all(left.parent().unwrap()).unwrap();
+    fs::write(&left, "left").unwrap();
+    // What is as old as the process may be its own.
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    assert!(mirror.try_mount().status.success());
+    let began = std::time::Instant::now();
+    while left.exists() {
+        assert!(began.elapsed().as_secs() < 10, "it is still there");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert!(own.exists(), "what is somebody's stays");
+}
