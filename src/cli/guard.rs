@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{
@@ -30,9 +30,12 @@ const FORGET: &str = "forget\n";
 /// What it answers if all went well; anything else is why not.
 const DONE: &str = "done";
 
-/// A daemon's end of the line.
+/// How long a mount, or its end, may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A daemon's end of the line. One word is said at a time.
 #[derive(Debug)]
-pub(super) struct Guard(Mutex<UnixStream>);
+pub(super) struct Guard(UnixStream);
 
 impl Guard {
     /// Starts one.
@@ -55,7 +58,8 @@ impl Guard {
         // What interrupts the daemon at a terminal is for the daemon.
         command.process_group(0);
         command.spawn().map_err(failed)?;
-        Ok(Self(Mutex::new(own)))
+        own.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+        Ok(Self(own))
     }
 
     /// Has the directory mounted; returns the session's device.
@@ -88,10 +92,9 @@ impl Guard {
     }
 
     fn ask(&self, word: &str) -> Result<(String, Option<OwnedFd>), String> {
-        let gone = |error: &dyn std::fmt::Display| format!("the process that mounts is gone ({error})");
-        let mut stream = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        stream.write_all(word.as_bytes()).map_err(|error| gone(&error))?;
-        receive(&stream).map_err(|error| gone(&error))
+        let gone = |error: &dyn std::fmt::Display| format!("the process that mounts is gone, or hangs ({error})");
+        (&self.0).write_all(word.as_bytes()).map_err(|error| gone(&error))?;
+        receive(&self.0).map_err(|error| gone(&error))
     }
 }
 
