@@ -5,7 +5,7 @@
 mod support;
 
 use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
@@ -13,12 +13,6 @@ use support::server::{Reply, Server};
 use support::{Mirror, bytes, entry, entry_of, output, run, sha256, shell, text, xattr};
 
 const AT: &str = "2026-01-02T03:04:05Z";
-
-fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
-    out.write_all(bytes).unwrap();
-    out.finish().unwrap()
-}
 
 #[test]
 fn readers_of_one_file_make_one_request() {
@@ -76,7 +70,7 @@ fn mirrors_are_asked_in_the_order_that_the_source_wishes() {
 fn codings_are_undone_and_hashes_are_of_what_was_coded() {
     let server = Server::start();
     let plain = b"the text that a reader wants\n".repeat(50);
-    let coded = gzip(&plain);
+    let coded = support::gzip(&plain);
     let of = |bytes: &[u8], more: &str| format!("hash=\"sha-256:{}\" length=\"{}\" {more}", sha256(bytes), bytes.len());
     // Declared, labelled, and listed as coded: what the specification says.
     let body = coded.clone();

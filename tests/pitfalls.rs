@@ -5,19 +5,12 @@
 
 mod support;
 
-use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use support::changes::{Source, agrees, at, change, change_index, change_list, told};
 use support::dump::{self, Item};
 use support::server::{Reply, Server};
 use support::{Mirror, capability, document, entry, entry_of, facts_of, resource_list};
-
-fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut coder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
-    coder.write_all(bytes).unwrap();
-    coder.finish().unwrap()
-}
 
 /// 1: traversal, queries, a resource that is a prefix of another, case, composed and decomposed letters, long names; and the URI
 /// that is fetched is the one that is listed.
@@ -192,7 +185,7 @@ fn pitfall_7_what_is_not_what_was_listed_is_not_served() {
     server.on("/landing", |_| Reply::ok("<html>log in</html>").with("Content-Type", "text/html"));
     let stale = text.replace("listed", "cached");
     server.file("/stale", stale.as_bytes());
-    let coded = gzip(text.as_bytes());
+    let coded = support::gzip(text.as_bytes());
     server.on("/coded", move |_| Reply::ok(coded.clone()).with("Content-Encoding", "gzip"));
     let short = text[..100].to_owned();
     server.file("/short", short.as_bytes());

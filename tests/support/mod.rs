@@ -116,6 +116,12 @@ pub fn bytes(seed: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
+pub fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut coder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    std::io::Write::write_all(&mut coder, bytes).expect("memory");
+    coder.finish().expect("memory")
+}
+
 /// A mount of the program under test. Dropping it unmounts, and looks whether what is left in its cache agrees with itself.
 pub struct Mirror {
     pub directory: PathBuf,
