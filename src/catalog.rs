@@ -153,6 +153,9 @@ pub enum CatalogError {
         /// Ours.
         known: i64,
     },
+    /// What is to be written is more than a bound allows.
+    #[error(transparent)]
+    Beyond(#[from] crate::bounds::Beyond),
     /// Another process works with this cache.
     #[error("the cache {path} is in use by {holder}; unmount that first, or give this mount another cache=DIR")]
     InUse {

@@ -6,6 +6,7 @@
 //!
 //! | room | may use |
 //! | --- | --- |
+//! | [`bounds`] | nothing of ours; every room may use it |
 //! | [`document`] | nothing of ours |
 //! | [`path`] | nothing of ours |
 //! | [`patch`] | nothing of ours |
@@ -24,6 +25,7 @@
 // Tests state what must hold; there a panic is the point.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+pub mod bounds;
 pub mod catalog;
 pub mod cli;
 pub mod demo;

@@ -29,6 +29,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use url::Url;
 
+use crate::bounds::Bounds;
 use crate::document::Capability;
 use crate::source::Client;
 use crate::sync::{Engine, Heard, OfferedChannel};
@@ -47,6 +48,8 @@ pub struct Options {
     pub listen: Option<SocketAddr>,
     /// The URL below which hubs reach that address; its own, if not given.
     pub callback: Option<Url>,
+    /// The most bytes of a delivery, and callers at once.
+    pub bounds: Bounds,
 }
 
 /// How long the end of a mount waits for hubs to let go of it.
@@ -55,8 +58,6 @@ const FAREWELL: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How often it is looked whether one is.
 const LOOK: Duration = Duration::from_secs(10);
-/// The most bytes of one delivery.
-const MOST_BYTES: usize = 16 << 20;
 
 /// What the channels of one mount share.
 #[derive(Debug)]
@@ -67,6 +68,7 @@ struct Context {
     registry: Registry,
     /// The URL below which hubs reach us.
     callback: Option<Url>,
+    bounds: Bounds,
 }
 
 /// What is known of one channel.
@@ -108,7 +110,8 @@ impl Notifier {
             }
         };
         let registry = Registry::default();
-        let context = Arc::new(Context { engine, client, board: Board::default(), registry, callback });
+        let context =
+            Arc::new(Context { engine, client, board: Board::default(), registry, callback, bounds: options.bounds });
         let listener = listener.map(|listener| tokio::spawn(listener::serve(Arc::clone(&context), listener)));
         Ok(Self { context, off: options.off, listener, supervisor: Mutex::default(), joined: Arc::default() })
     }

@@ -15,14 +15,16 @@
 //!
 //! That the check has the last word is what makes guessing safe: a wrong guess costs time, never a wrong content.
 //!
-//! Everything read here comes from elsewhere, so everything has a bound: the size of each document ([`MOST`]) and of
-//! what is made of it, the depth of nesting, the number of values or nodes, the steps a patch may cost, and the ways to
+//! Everything read here comes from elsewhere, so everything has a bound: the size of each document ([`Bounds::patch`]) and of
+//! what is made of it, the time, the depth of nesting, the number of values or nodes, the steps a patch may cost, and the ways to
 //! write a result that are tried. No entity is ever expanded and nothing outside the two documents is ever read.
 
 use std::collections::HashSet;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
+
+use crate::bounds::{self, Bounds};
 
 mod json;
 mod json_number;
@@ -40,8 +42,6 @@ mod xpath;
 #[cfg(test)]
 mod tests;
 
-/// The size in bytes over which neither an old version nor a patch is taken; a result may have twice as many.
-pub const MOST: usize = 16 << 20;
 /// The depth of nesting over which no document is taken, which is libxml2's bound too. It bounds recursion, so it has to
 /// stay far below what a thread's stack holds.
 const MOST_DEPTH: usize = 256;
@@ -58,15 +58,13 @@ const MOST_ATTRIBUTES: usize = 1000;
 const MOST_SELECTOR: usize = 4096;
 /// The number of operations over which no patch is taken.
 const MOST_OPERATIONS: usize = 1 << 20;
-/// The steps over which a patch is given up. A step is a look at one key or node, or at some bytes: some seconds in all.
-const MOST_STEPS: u64 = 1 << 27;
+/// The steps for each second of [`Bounds::patch_time`] over which a patch is given up. A step is a look at one key or node, or at
+/// some bytes: they are about as long in all.
+const MOST_STEPS: u64 = 1 << 25;
 /// The number of ways to write a result that are tried.
 const MOST_CANDIDATES: usize = 200;
 /// The bytes written for trial, in all.
 const MOST_TRIED_BYTES: usize = 128 << 20;
-/// How long a patch is applied, and a way to write its result looked for. Whoever waits for the new version could have
-/// fetched it meanwhile.
-const LONGEST: Duration = Duration::from_secs(4);
 
 /// The kinds of patch that are understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -234,7 +232,9 @@ pub enum PatchError {
 /// Applies a patch to the old version's bytes, and gives the new version's.
 ///
 /// `fits` is asked of each way to write the result, likeliest first; the first for which it holds is given back. A
-/// way that comes to another length than `length`, where that is known, is not asked about.
+/// way that comes to another length than `length`, where that is known, is not asked about. Neither the old version nor the
+/// patch may be larger than `bounds` allow, and a result twice as large at most; applying it and looking for a way to write its
+/// result take no longer than they allow: whoever waits for the new version could have fetched it meanwhile.
 ///
 /// # Errors
 ///
@@ -245,13 +245,15 @@ pub fn apply(
     old: &[u8],
     patch: &[u8],
     length: Option<u64>,
+    bounds: &Bounds,
     fits: &mut dyn FnMut(&[u8]) -> bool,
 ) -> Result<Vec<u8>, PatchError> {
     for (what, bytes) in [("the old version's size", old), ("the patch's size", patch)] {
-        within(what, bytes.len(), MOST)?;
+        within(what, bytes.len(), bounds::count(bounds.patch))?;
     }
     let length = length.map(|length| usize::try_from(length).unwrap_or(usize::MAX));
-    let mut trial = Trial { fits, seen: HashSet::new(), written: 0, length, until: Instant::now() + LONGEST };
+    let until = Instant::now() + Duration::from_secs(bounds.patch_time);
+    let mut trial = Trial { fits, seen: HashSet::new(), written: 0, length, bounds: *bounds, until };
     let found = match kind {
         Kind::JsonPatch => json_ops::apply_patch(old, patch, &mut trial)?,
         Kind::JsonMergePatch => json_ops::apply_merge(old, patch, &mut trial)?,
@@ -265,22 +267,21 @@ fn within(what: &'static str, number: usize, most: usize) -> Result<(), PatchErr
     if number > most { Err(PatchError::TooLarge { what, most: most as u64 }) } else { Ok(()) }
 }
 
-/// The steps and the time that are left to a patch; see [`MOST_STEPS`] and [`LONGEST`].
+/// The steps and the time that are left to a patch, and what it may make.
 #[derive(Debug)]
 struct Steps {
+    all: u64,
     left: u64,
     /// How many are left when the clock is looked at again.
     look: u64,
     until: Instant,
+    /// The most bytes that it may put in.
+    size: usize,
 }
 
 impl Steps {
     /// A look at the clock costs about as much as so many steps.
     const PER_LOOK: u64 = 4096;
-
-    fn new() -> Self {
-        Self { left: MOST_STEPS, look: MOST_STEPS - Self::PER_LOOK, until: Instant::now() + LONGEST }
-    }
 
     fn take(&mut self, steps: usize) -> Result<(), PatchError> {
         let left = self.left.checked_sub(steps as u64);
@@ -288,7 +289,7 @@ impl Steps {
         if self.left < self.look {
             self.look = self.left.saturating_sub(Self::PER_LOOK);
             if left.is_none() || Instant::now() > self.until {
-                return Err(PatchError::TooLarge { what: "the work the patch asks for", most: MOST_STEPS });
+                return Err(PatchError::TooLarge { what: "the work the patch asks for", most: self.all });
             }
         }
         Ok(())
@@ -303,10 +304,17 @@ struct Trial<'f> {
     written: usize,
     /// That of the new version, where it is known.
     length: Option<usize>,
+    bounds: Bounds,
     until: Instant,
 }
 
 impl Trial<'_> {
+    /// What is left to the patch at its beginning.
+    fn steps(&self) -> Steps {
+        let all = MOST_STEPS * self.bounds.patch_time;
+        Steps { all, left: all, look: all - Steps::PER_LOOK, until: self.until, size: bounds::count(self.bounds.patch) }
+    }
+
     /// Asks about one way to write the result, and gives it back if it is the one.
     fn offer(&mut self, candidate: Vec<u8>) -> Option<Vec<u8>> {
         self.written = self.written.saturating_add(candidate.len());
@@ -328,7 +336,8 @@ impl Trial<'_> {
     /// The length in bytes, as UTF-8, over which a way to write the result is not the one.
     fn most(&self) -> usize {
         // In another encoding it may have half as many bytes.
-        self.length.map_or(2 * MOST, |length| length.saturating_mul(2).saturating_add(64).min(2 * MOST))
+        let most = 2 * bounds::count(self.bounds.patch);
+        self.length.map_or(most, |length| length.saturating_mul(2).saturating_add(64).min(most))
     }
 }
 

@@ -7,7 +7,7 @@
 //!
 //! **Promises** that each request ends: connecting, the head of the answer and each stretch of its body
 //! have a deadline, and a body that crawls is given up; that credentials reach the host they are for
-//! and no other, through no redirect; that a Source on a public address leads to no private one; that no more connections are made to a host than allowed; that an
+//! and no other, through no redirect; that a Source on a public address leads to no private one; that no more connections are made to a host, and in all, than allowed; that an
 //! error says which URL, what was wrong, and what can be done.
 //!
 //! **Never knows** names, versions, or what is in the mirror.

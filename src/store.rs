@@ -28,14 +28,15 @@ use std::time::{Duration, SystemTime};
 use sha2::{Digest as _, Sha256};
 use tempfile::NamedTempFile;
 
+use crate::bounds;
+
 /// The store of one cache directory.
 #[derive(Debug)]
 pub struct Store {
     root: PathBuf,
+    /// Bytes of the disk that are left free for others.
+    free: u64,
 }
-
-/// Bytes of the disk that are left free for others.
-const RESERVE: u64 = 64 << 20;
 
 /// Room on the file system of the cache, in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -134,12 +135,12 @@ fn read_up_to(file: &File, out: &mut [u8], at: u64) -> io::Result<usize> {
 
 impl Store {
     /// Opens the store of a cache directory, making what is missing, and empties the spool of what a
-    /// process before us left there.
+    /// process before us left there. So many bytes of the disk are left free for others.
     ///
     /// # Errors
     /// If a directory cannot be made or read.
-    pub fn open(cache: &Path) -> io::Result<Self> {
-        let store = Self { root: cache.to_owned() };
+    pub fn open(cache: &Path, free: u64) -> io::Result<Self> {
+        let store = Self { root: cache.to_owned(), free };
         for name in ["objects", "packages", "partial", "spool"] {
             make_directory(&cache.join(name))?;
         }
@@ -239,8 +240,9 @@ impl Store {
     /// A new file that vanishes if nobody adopts it.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If it cannot be made, or nothing more is to be written.
     pub fn spool(&self) -> io::Result<NamedTempFile> {
+        self.check_room(0)?;
         NamedTempFile::new_in(self.root.join("spool"))
     }
 
@@ -338,10 +340,12 @@ impl Store {
     /// With what is missing, and what to do.
     pub fn check_room(&self, needed: u64) -> io::Result<()> {
         let room = self.room()?;
-        if needed.saturating_add(RESERVE) > room.available {
+        if needed.saturating_add(self.free) > room.available {
             let text = format!(
-                "{needed} bytes more are needed, and {} are free; make room, or set cache_size=",
-                room.available
+                "{needed} bytes more are needed, and {} are free; make room, or set cache_size= ({}={} stays free)",
+                room.available,
+                bounds::FREE,
+                bounds::FREE.unit.show(self.free)
             );
             return Err(io::Error::new(io::ErrorKind::StorageFull, text));
         }

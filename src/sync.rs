@@ -59,6 +59,7 @@ use std::time::{Duration, SystemTime};
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 
+use crate::bounds::Bounds;
 use crate::catalog::{CatalogError, News, Pool, SetRow, Tally, Writer};
 use crate::document::{Capability, Datetime};
 use crate::path::Mapper;
@@ -130,6 +131,8 @@ pub struct Config {
     pub poll: Option<Duration>,
     /// How long content is kept that was superseded; the last three versions of a resource are in any case.
     pub keep: Duration,
+    /// How much is taken from the Source.
+    pub bounds: Bounds,
 }
 
 /// What can be changed while the engine runs; `None` leaves a thing as it is.
@@ -285,6 +288,7 @@ struct Shared {
     ledger: Ledger,
     status: Arc<Status>,
     files: OpenFiles,
+    bounds: Bounds,
 }
 
 /// Holds a cache to what it was made for: the layout of its tree follows from it.
@@ -319,8 +323,10 @@ impl Engine {
         announce: mpsc::UnboundedSender<News>,
     ) -> Result<Arc<Self>, SyncError> {
         let opened = SystemTime::now();
-        let store =
-            Arc::new(Store::open(cache).map_err(|error| SyncError::Cache(format!("{}: {error}", cache.display())))?);
+        let store = Arc::new(
+            Store::open(cache, config.bounds.free)
+                .map_err(|error| SyncError::Cache(format!("{}: {error}", cache.display())))?,
+        );
         let mapper = Arc::new(mapper);
         let writer = Writer::open(cache, Arc::clone(&mapper))?;
         bind(&writer, cache, &config)?;
@@ -330,7 +336,7 @@ impl Engine {
         let status = Arc::new(Status::default());
         let readers = Arc::new(writer.readers());
         let cache_size = config.cache_size.filter(|_| !config.content_all);
-        let files = OpenFiles::new();
+        let files = OpenFiles::new(&config.bounds);
         let ledger = Ledger::open(
             writer,
             Arc::clone(&store),
@@ -349,6 +355,7 @@ impl Engine {
             ledger: ledger.clone(),
             status: Arc::clone(&status),
             files,
+            bounds: config.bounds,
         };
         let packages = Packages::new(shared.clone(), config.offline);
         let (doubt, doubts) = mpsc::unbounded_channel();
@@ -445,7 +452,8 @@ impl Engine {
         if self.config.offline {
             return Err(SyncError::Unfit("the mount is offline (-o offline); the Source is left alone".to_owned()));
         }
-        if matches!(trigger, Trigger::Refresh { .. }) {
+        let by_hand = matches!(trigger, Trigger::Refresh { .. });
+        if by_hand {
             self.history.try_again();
         }
         let mark = self.inbox.mark(&self.readers)?;
@@ -461,6 +469,9 @@ impl Engine {
         self.synced.send_replace(());
         if asked || result.as_ref().is_ok_and(Summary::changed) {
             self.wanted.send_replace(());
+        }
+        if by_hand {
+            self.contents.try_again();
         }
         if result.is_ok() {
             self.ledger.told().await;
@@ -536,6 +547,7 @@ impl Engine {
             store: Arc::clone(&self.store),
             status: Arc::clone(&self.status),
             capability,
+            bounds: self.config.bounds,
         }
     }
 

@@ -19,10 +19,12 @@ mod time;
 mod timegate;
 mod timemap;
 
+use crate::bounds::{self, Bounds};
 use crate::document::Datetime;
 use crate::source::Validators;
 
 pub use bytes::original_bytes;
+pub use splitter::Splitter;
 pub use time::{http_date, memento_datetime};
 pub use timegate::ask_timegate;
 pub use timemap::read_timemap;
@@ -71,9 +73,17 @@ pub struct Limits {
     pub mementos: usize,
 }
 
+impl Limits {
+    /// What a mount with these bounds reads.
+    #[must_use]
+    pub fn of(bounds: &Bounds) -> Self {
+        Self { pages: 100, bytes: 32 << 20, mementos: bounds::count(bounds.mementos) }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
-        Self { pages: 100, bytes: 32 << 20, mementos: 100_000 }
+        Self::of(&Bounds::default())
     }
 }
 

@@ -7,7 +7,7 @@ mod support;
 
 use std::fs::File;
 use std::io::Read as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use support::changes::{Source, agrees, at, change, change_index, change_list, link, mounted, told};
 use support::server::{Reply, Server};
@@ -282,6 +282,117 @@ fn two_changes_within_one_second_are_two() {
     mirror.refreshed();
     agrees(&mirror, &source);
     assert_eq!(versions(&mirror), 4);
+}
+
+#[test]
+fn a_list_from_before_a_change_does_not_take_it_back() {
+    let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+    source.changes("");
+    let mirror = mounted(&source);
+    let one = source.does("created", "/b", 10, "one");
+    let both = one.clone() + &source.does("updated", "/b", 10, "two");
+    source.changes(&both);
+    mirror.refreshed();
+    // As a cache kept it, in another place.
+    source.server.file("/other.xml", change_list(Some(0), None, "", &one));
+    source.server.file("/changelist.xml", change_index(0, &[(source.url("/other.xml"), Some(0), None)]));
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    assert_eq!(versions(&mirror), 3);
+}
+
+#[test]
+fn a_change_that_comes_late_lies_before_the_deletion_that_came_before_it() {
+    let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+    source.changes("");
+    let mirror = mounted(&source);
+    let created = source.does("created", "/b", 10, "one");
+    let updated = source.does("updated", "/b", 15, "two");
+    let deleted = source.does("deleted", "/b", 20, "");
+    source.changes(&(created.clone() + &deleted));
+    mirror.refreshed();
+    let all = created + &updated + &deleted;
+    source.changes(&all);
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    let log: serde_json::Value =
+        serde_json::from_slice(&run(&["log", "--json", &mirror.path("b").to_string_lossy()]).stdout).unwrap();
+    assert_eq!((&log[0]["deleted"], &log[0]["until"]), (&true.into(), &at(20).into()), "{log:#}");
+    assert_eq!((&log[1]["deleted"], &log[1]["until"]), (&false.into(), &at(15).into()), "{log:#}");
+    // And it is known, wherever it is read again.
+    source.server.file("/other.xml", change_list(Some(0), None, "", &all));
+    source.server.file("/changelist.xml", change_index(0, &[(source.url("/other.xml"), Some(0), None)]));
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    assert_eq!(versions(&mirror), 3);
+}
+
+/// An index, of which the first list has ended.
+fn ended(source: &Source) {
+    let lists = [(source.url("/0.xml"), Some(0), Some(20)), (source.url("/1.xml"), Some(20), None)];
+    source.server.file("/changelist.xml", change_index(0, &lists));
+    source.server.file("/1.xml", change_list(Some(20), None, &link("index", &source.url("/changelist.xml")), ""));
+}
+
+/// A Source with a list of changes that is open, and what it has when it is complete.
+fn open_and_complete() -> (Source, Mirror, [String; 2]) {
+    let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+    let to_index = link("index", &source.url("/changelist.xml"));
+    let first = source.does("updated", "/a", 10, "one");
+    let open = change_list(Some(0), None, &to_index, &first);
+    source.server.file("/0.xml", open.clone());
+    source.server.file("/changelist.xml", change_index(0, &[(source.url("/0.xml"), Some(0), None)]));
+    let mirror = mounted(&source);
+    // It was cut once: what is above it is looked at too then.
+    source.server.file("/0.xml", &open[..open.len() - 20]);
+    mirror.refresh();
+    let rest = source.does("updated", "/a", 15, "two") + &source.does("created", "/b", 20, "b");
+    (source, mirror, [open, first + &rest])
+}
+
+#[test]
+fn a_list_that_a_cache_kept_too_long_is_asked_of_the_server_itself() {
+    let (source, mirror, [open, all]) = open_and_complete();
+    let to_index = link("index", &source.url("/changelist.xml"));
+    let new = change_list(Some(0), Some(20), &to_index, &all);
+    source.server.on("/0.xml", move |request| {
+        let fresh = request.header("cache-control").is_some_and(|control| control.contains("no-cache"));
+        Reply::ok(if fresh { new.clone() } else { open.clone() })
+    });
+    ended(&source);
+    mirror.refreshed();
+    agrees(&mirror, &source);
+}
+
+#[test]
+fn a_list_whose_index_says_that_it_has_ended_before_it_has_is_waited_for() {
+    let (source, mirror, [open, all]) = open_and_complete();
+    let to_index = link("index", &source.url("/changelist.xml"));
+    let complete = change_list(Some(0), Some(20), &to_index, &all);
+    // First the index is written, and a moment later the list.
+    ended(&source);
+    let began = Instant::now();
+    source.server.on("/0.xml", move |_| {
+        Reply::ok(if began.elapsed() < Duration::from_secs(1) { open.clone() } else { complete.clone() })
+    });
+    mirror.refreshed();
+    agrees(&mirror, &source);
+}
+
+#[test]
+fn a_source_whose_lists_never_say_that_they_ended_is_followed() {
+    let (mut source, mirror, [_, all]) = open_and_complete();
+    let to_index = link("index", &source.url("/changelist.xml"));
+    source.server.file("/0.xml", change_list(Some(0), None, &to_index, &all));
+    ended(&source);
+    let last = source.does("created", "/c", 30, "c");
+    source.server.file("/1.xml", change_list(Some(20), None, &to_index, &last));
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    let before = source.server.requests().len();
+    mirror.refreshed();
+    let asked: Vec<String> = source.server.requests().split_off(before).into_iter().map(|one| one.path).collect();
+    assert_eq!(asked, ["/1.xml"], "it is not looked at again for ever");
 }
 
 #[test]

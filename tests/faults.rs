@@ -302,7 +302,7 @@ fn an_entry_that_is_wrong_does_not_stop_the_others() {
     assert!(files.contains(&"bad-date".to_owned()), "{files:?}");
     assert!(files.iter().all(|file| !file.contains("/../")), "{files:?}");
     let warnings = mirror.status()["warnings"].to_string();
-    for part in ["without loc", "yesterday", "not a number of bytes", "longer than the 8192"] {
+    for part in ["without loc", "yesterday", "not a number of bytes", "limit_uri=8K"] {
         assert!(warnings.contains(part), "{part:?} is not in {warnings}");
     }
 }

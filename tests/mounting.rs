@@ -281,3 +281,33 @@ fn the_demo_shows_itself_and_ends() {
     let mirror = said.lines().find_map(|line| line.strip_prefix("unmounted ")).unwrap();
     assert!(!std::path::Path::new(mirror).exists(), "nothing is left of it");
 }
+
+#[test]
+fn a_signal_to_all_processes_of_a_service_takes_the_mount_away() {
+    let server = Server::start();
+    server.source("2026-03-01T00:00:00Z", "");
+    let mirror = Mirror::mount(&server.url("/"), "");
+    let (daemon, guard) = (mirror.daemon().unwrap(), mirror.guard().unwrap());
+    for process in [guard, daemon] {
+        shell(&format!("kill -TERM {process}"));
+    }
+    mirror.wait_for_end();
+    assert!(!shell("cat /proc/self/mountinfo").contains(&*mirror.directory.to_string_lossy()));
+}
+
+#[test]
+fn what_somebody_else_mounted_there_since_stays() {
+    let server = Server::start();
+    server.source("2026-03-01T00:00:00Z", &support::entry_of(&server.url("/a"), b"a"));
+    server.file("/a", "a");
+    let mirror = Mirror::mount(&server.url("/"), "");
+    let held = std::fs::File::open(mirror.path("a")).unwrap();
+    let directory = mirror.directory.display();
+    shell(&format!("umount -l {directory} && mount -t tmpfs other {directory}"));
+    shell(&format!("kill -TERM {}", mirror.daemon().unwrap()));
+    drop(held);
+    mirror.wait_for_end();
+    let mounts = shell("cat /proc/self/mountinfo");
+    shell(&format!("umount {directory}"));
+    assert!(mounts.lines().any(|line| line.contains(&*mirror.directory.to_string_lossy()) && line.contains("tmpfs")));
+}

@@ -530,6 +530,27 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_back_begins_when_it_had_ended_under_whichever_name() {
+        let mapper = Mapper::new("http://example.com/", false).unwrap();
+        let (_folder, mut writer, sets) = catalog();
+        let (root, at_root) = sets[0];
+        let entry = |path: &str| {
+            let uri = format!("http://example.com/{path}");
+            record(&mapper, &Listed { uri, begin: 0, size: None, media: None, extra: false, memento: false })
+        };
+        // It is a file, and then `@self` of a directory; and goes as that, and comes back as a file.
+        for listed in [true, false, true] {
+            let mut transaction = writer.begin(false).unwrap();
+            if listed {
+                transaction.upsert_all(root, at_root, 1, &[entry("c"), entry("c/a")]).unwrap();
+            }
+            transaction.delete_unseen(root, Datetime::from_nanos(100)).unwrap();
+            transaction.commit().unwrap();
+            assert_eq!(writer.readers().ask(|reader| reader.check()).unwrap(), Vec::<String>::new());
+        }
+    }
+
+    #[test]
     fn a_set_that_counts_nothing_has_nothing() {
         let mapper = Mapper::new("http://example.com/", false).unwrap();
         let (_folder, mut writer, sets) = catalog();

@@ -173,9 +173,9 @@ impl Transaction<'_> {
             return Ok((if stale { Changed::Stale } else { Changed::Known }, known));
         }
         let overtaken = match (&current, found) {
-            (Some(current), _) => current.how.is_some_and(How::is_exact) && moment < current.begin,
-            (None, Some((names, _))) => self.last_deletion(names)?.is_some_and(|last| moment < last),
-            (None, None) => false,
+            (Some(current), _) if current.how.is_some_and(How::is_exact) => moment < current.begin,
+            (_, Some((names, _))) => self.last_deletion(names)?.is_some_and(|last| moment < last),
+            (_, None) => false,
         };
         if how.kind() == Change::Deleted {
             return match (found, current) {
@@ -204,6 +204,7 @@ impl Transaction<'_> {
                 .prepare_cached("UPDATE version SET change = ?2, begin = ?3, extra = ?4 WHERE id = ?1")?
                 .execute(params![current.id, how.number(), moment, record.extra])?;
             if let Some((names, Some((name, _)))) = found.filter(|_| current.begin != moment) {
+                self.cut((names.own, names.in_directory), record.begin)?;
                 // The one before it was in force until then.
                 self.connection()
                     .prepare_cached(
@@ -374,10 +375,30 @@ impl Transaction<'_> {
         self.connection()
             .prepare_cached("UPDATE version SET until = ?2, ended = ?3 WHERE id = ?1")?
             .execute([version, until, self.now])?;
+        // Where its resource went, it is this one that did.
+        let went: Option<(i64, i64, Option<i64>)> = self
+            .connection()
+            .prepare_cached(
+                "SELECT id, gone, went FROM version WHERE name IN (?1, ?2) AND begin <= ?3 AND until > ?3 AND until = ?4
+                 AND gone IS NOT NULL AND COALESCE(change, 0) < 16 AND id != ?5 LIMIT 1",
+            )?
+            .query_row(
+                params![names.own, names.in_directory, record.begin.nanos(), until, version],
+                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+            )
+            .optional()?;
+        if let Some((before, gone, went)) = went {
+            self.connection()
+                .prepare_cached("UPDATE version SET gone = ?2, went = ?3 WHERE id = ?1")?
+                .execute(params![version, gone, went])?;
+            self.connection()
+                .prepare_cached("UPDATE version SET gone = NULL, went = NULL, until = ?2 WHERE id = ?1")?
+                .execute([before, record.begin.nanos()])?;
+        }
         // The version before it ended when this one began.
         self.connection()
             .prepare_cached(
-                "UPDATE version SET until = ?3 WHERE name IN (?1, ?2) AND until IS NOT NULL AND begin < ?3 AND until > ?3
+                "UPDATE version SET until = ?3 WHERE name IN (?1, ?2) AND until IS NOT NULL AND begin <= ?3 AND until > ?3
                  AND id != ?4 AND gone IS NULL AND COALESCE(change, 0) < 16",
             )?
             .execute(params![names.own, names.in_directory, record.begin.nanos(), version])?;

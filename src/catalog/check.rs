@@ -10,7 +10,7 @@ type Result<T> = std::result::Result<T, CatalogError>;
 /// What holds of all rows: in words, and a question that answers with the numbers of those of which it does not.
 ///
 /// Of versions, only the Source's own (`change` below 16) have an order; `name = 0` is no resource's any more.
-const RULES: [(&str, &str); 16] = [
+const RULES: [(&str, &str); 17] = [
     (
         "a name lies in a directory that there is",
         "SELECT n.id FROM name n LEFT JOIN name p ON p.id = n.parent WHERE p.id IS NULL AND n.parent != 0",
@@ -43,6 +43,11 @@ const RULES: [(&str, &str); 16] = [
     (
         "a version ends after it begins",
         "SELECT id FROM version WHERE until < begin AND name != 0 AND COALESCE(change, 0) < 16",
+    ),
+    (
+        "a version begins when the one before it has ended",
+        "SELECT id FROM (SELECT id, begin, lag(until) OVER (PARTITION BY name ORDER BY begin, id) AS before FROM version
+             WHERE name != 0 AND COALESCE(change, 0) < 16 AND until IS NOT begin) WHERE before > begin",
     ),
     (
         "content is in the store, and as large as its version says",

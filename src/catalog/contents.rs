@@ -76,10 +76,11 @@ impl Transaction<'_> {
         let Some((id, parent, name)) = row else { return self.supersede_past(version, content, now) };
         let next = self.next_version;
         self.next_version += 1;
-        // Of what was never served, nothing was wrong but what had been said of its size: it is no version of its own.
+        // Of what was never served, nothing was wrong but what had been said of its size; and without content, only the inode
+        // is another. That is no version of its own.
         let phantom: bool = self.connection().query_row(
-            "SELECT settled AND served IS NULL FROM version WHERE id = ?1",
-            [version],
+            "SELECT ?2 OR settled AND served IS NULL FROM version WHERE id = ?1",
+            params![version, content.is_none()],
             |row| row.get(0),
         )?;
         self.connection().execute(

@@ -1,5 +1,6 @@
 //! A step of the writer that is not yet visible.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 
@@ -236,6 +237,10 @@ impl<'w> Transaction<'w> {
     ) -> Result<i64> {
         let Spot { parent, name, row, uri } = *spot;
         let name_id = row.map_or(self.tree.next_name, |row| row.id);
+        let record = &*match row {
+            Some(row) => self.in_order(self.names(spot, row.id)?, record, how)?,
+            None => Cow::Borrowed(record),
+        };
         let version = self.insert_version(name_id, document, record, heir_of, how)?;
         match row {
             Some(row) => {
@@ -268,6 +273,7 @@ impl<'w> Transaction<'w> {
         heir_of: Option<i64>,
         how: How,
     ) -> Result<i64> {
+        let record = &*self.in_order(self.names(spot, name)?, record, how)?;
         let next = self.insert_version(name, document, record, heir_of, how)?;
         self.close(version, record.begin)?;
         if heir_of == Some(version) || !how.is_change() && self.is_edition(version, record)? {
@@ -281,6 +287,35 @@ impl<'w> Transaction<'w> {
         self.tree.changes.from(record.begin.nanos());
         self.tree.count(&self.transaction, spot.parent, spot.name, 0)?;
         Ok(next)
+    }
+
+    /// Sees to it that the next version of a resource begins when those before it have ended, under whichever of its names
+    /// they are: only of a change that gave its own time is that believed, whatever was thought of others.
+    fn in_order<'r>(&self, names: (i64, i64), record: &'r Record, how: How) -> Result<Cow<'r, Record>> {
+        if how.is_exact() {
+            self.cut(names, record.begin)?;
+            return Ok(Cow::Borrowed(record));
+        }
+        let last: Option<i64> = self
+            .transaction
+            .prepare_cached(
+                "SELECT max(COALESCE(until, begin)) FROM version WHERE name IN (?1, ?2) AND COALESCE(change, 0) < 16",
+            )?
+            .query_row(names, |row| row.get(0))?;
+        Ok(match last.map(Datetime::from_nanos) {
+            Some(last) if last > record.begin => Cow::Owned(Record { begin: last, ..record.clone() }),
+            _ => Cow::Borrowed(record),
+        })
+    }
+
+    /// Ends, at a moment at which another one began, whatever versions of these names had ended after it.
+    pub(super) fn cut(&self, names: (i64, i64), moment: Datetime) -> Result<()> {
+        self.transaction
+            .prepare_cached(
+                "UPDATE version SET until = max(begin, ?3) WHERE name IN (?1, ?2) AND until > ?3 AND COALESCE(change, 0) < 16",
+            )?
+            .execute(params![names.0, names.1, moment.nanos()])?;
+        Ok(())
     }
 
     /// Whether a list says of a version what another edition of it said, in other words.
@@ -340,11 +375,16 @@ impl<'w> Transaction<'w> {
     /// Whether a change took the resource of a spot away after the snapshot that is being read.
     fn went_later(&self, spot: &Spot<'_>, id: i64) -> Result<bool> {
         let Some(snapshot) = self.snapshot else { return Ok(false) };
+        went_later(&self.transaction, self.names(spot, id)?, snapshot)
+    }
+
+    /// The name of a spot, and the other one that its resource may have been under.
+    fn names(&self, spot: &Spot<'_>, id: i64) -> Result<(i64, i64)> {
         let other = match spot.name {
             SELF => Some(spot.parent),
             _ => self.child(id, SELF)?.map(|inner| inner.id),
         };
-        went_later(&self.transaction, (id, other.unwrap_or(id)), snapshot)
+        Ok((id, other.unwrap_or(id)))
     }
 
     /// Whether one of two documents is a manifest and the other is not: they may say more or less of the

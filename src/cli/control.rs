@@ -189,7 +189,10 @@ fn remount(engine: &Arc<Engine>, parsed: &options::Options) -> Response {
         .given
         .iter()
         .map(String::as_str)
-        .filter(|name| options::DEFINITIONS.iter().any(|one| one.usage.split('=').next() == Some(name)))
+        .filter(|name| {
+            name.starts_with("limit_")
+                || options::DEFINITIONS.iter().any(|one| one.usage.split('=').next() == Some(name))
+        })
         .filter(|name| !CHANGEABLE.contains(name) && !matches!(*name, "remount" | "ro"))
         .collect();
     let changed: Vec<&str> = parsed.given.iter().map(String::as_str).filter(|name| CHANGEABLE.contains(name)).collect();

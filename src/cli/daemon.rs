@@ -17,6 +17,7 @@ use super::messages::{Progress, Report};
 use super::options::Options;
 use super::report::Reporter;
 use super::{Done, Stop, confine, control, exit, logging};
+use crate::bounds::{self, Bounds};
 use crate::catalog::{CacheLock, News, SetState};
 use crate::fs::{AskedIo, Filesystem, Io, Moments, Requests, View, invalidate};
 use crate::notify::{self, Notifier};
@@ -51,6 +52,8 @@ struct Place {
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a mount that has a tree waits for the Source, so that who mounts sees what is new.
 const GLANCE: Duration = Duration::from_millis(100);
+/// The least number of descriptors that is asked for.
+const DESCRIPTORS: u64 = 65_536;
 /// How long the end may take.
 const LAST_WORDS: Duration = Duration::from_secs(20);
 /// Listings bring attributes with them as long as what the kernel then knows of all resources takes no more than this part of
@@ -152,9 +155,7 @@ fn prepare(task: &Task, cache: &Path) -> Result<(Place, Arc<Client>), String> {
     };
     // The files that it reads are not for whom we are about to become.
     let client = open_client(task)?;
-    let most = getrlimit(Resource::Nofile).maximum;
-    // Without it, fewer files stay open.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: most.map(|most| most.min(65_536)), maximum: most });
+    limit_itself(&options.bounds)?;
     if let Some(user) = &options.user {
         confine::give(cache, user)?;
     }
@@ -165,6 +166,26 @@ fn prepare(task: &Task, cache: &Path) -> Result<(Place, Arc<Client>), String> {
         listens: options.listen.map(|address| address.port()),
     })?;
     Ok((place, client))
+}
+
+/// Sets what the kernel holds this process to: the descriptors that it may need, and the memory that it is given.
+fn limit_itself(bounds: &Bounds) -> Result<(), String> {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    // A part of them is kept open, and each connection has one.
+    let needed = (4 * bounds.files + bounds.connections + bounds.callers).max(DESCRIPTORS);
+    let given = maximum.map_or(needed, |most| most.min(needed));
+    if current.is_some_and(|current| current < given) {
+        // Without it, fewer files stay open.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(given), maximum });
+    }
+    if bounds.memory != bounds::NONE {
+        let most = Some(bounds.memory);
+        setrlimit(Resource::Data, Rlimit { current: most, maximum: most }).map_err(|error| {
+            let most = bounds::MEMORY.unit.show(bounds.memory);
+            format!("-o {}={most}: the kernel does not hold this process to it: {error}", bounds::MEMORY)
+        })?;
+    }
+    Ok(())
 }
 
 async fn serve(task: &Task, place: &Place, client: Arc<Client>, tell: &Tell) -> Done {
@@ -256,6 +277,7 @@ fn open_client(task: &Task) -> Result<Arc<Client>, String> {
         ca: options.ca.clone(),
         credentials,
         reach: options.reach(&task.source),
+        bounds: options.bounds,
         ..ClientOptions::default()
     })
 }
@@ -265,6 +287,7 @@ async fn open_notifier(options: &Options, engine: &Arc<Engine>, client: Arc<Clie
         off: !options.notify || options.offline,
         listen: options.listen,
         callback: options.callback.clone(),
+        bounds: options.bounds,
     };
     let notifier = Notifier::new(Arc::clone(engine), client, wanted).await;
     notifier.map(Arc::new).map_err(|error| {
@@ -299,6 +322,7 @@ fn open_engine(
         cache_size: options.cache_size,
         poll: options.poll,
         keep: options.keep,
+        bounds: options.bounds,
     };
     Engine::open(cache, config, client, mapper, announce).map_err(|error| error.to_string())
 }

@@ -20,6 +20,7 @@ use rustix::net::{
     recvmsg, sendmsg,
 };
 use rustix::process::{getegid, geteuid};
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::daemon::Task;
 use super::{Done, Stop, exit, mounts};
@@ -134,13 +135,26 @@ pub(super) fn run(task: &Task) -> Done {
     let _ = std::env::set_current_dir("/");
     let stream = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
     let words = stream.try_clone().map_err(failed)?;
+    let _deaf = deaf().map_err(failed)?;
+    let mut mounted = None;
     for word in BufReader::new(words.take(u64::from(u16::MAX))).lines() {
         let (answer, device) = match word.map_err(failed)?.as_str() {
             "mount" => match mount(task) {
-                Ok(device) => (DONE.to_owned(), Some(device)),
+                Ok(device) => {
+                    mounted = mounts::device(&task.directory).map_err(failed)?;
+                    (DONE.to_owned(), Some(device))
+                }
                 Err(error) => (error, None),
             },
-            "unmount" => (unmount(&task.directory).err().unwrap_or_else(|| DONE.to_owned()), None),
+            "unmount" => {
+                let there = mounts::device(&task.directory).map_err(failed)?;
+                let result = match there {
+                    None => Ok(()),
+                    there if there == mounted => unmount(&task.directory),
+                    Some(_) => Err(format!("{}: something else is mounted there now", task.directory.display())),
+                };
+                (result.err().unwrap_or_else(|| DONE.to_owned()), None)
+            }
             "forget" => {
                 let gone = std::fs::remove_dir(task.options.cache_for(&task.source));
                 (gone.err().map_or_else(|| DONE.to_owned(), |error| error.to_string()), None)
@@ -150,6 +164,19 @@ pub(super) fn run(task: &Task) -> Done {
         send(&stream, &answer, device.as_ref()).map_err(failed)?;
     }
     Ok(())
+}
+
+/// Signals are for the daemon, and may come to all processes of a service: this one ends when its line does, or nobody would
+/// be there to unmount.
+fn deaf() -> std::io::Result<tokio::runtime::Runtime> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let context = runtime.enter();
+    for kind in [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()] {
+        // What is once taken over by tokio stays so.
+        drop(signal(kind)?);
+    }
+    drop(context);
+    Ok(runtime)
 }
 
 /// Holds a directory while it is being mounted on: two at once would stack their mounts.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{Done, Stop, exit, options, show};
+use crate::bounds;
 use crate::document::{DocumentError, Entry, Facts, Head, Kind, Limits, Reader, looks_like_html};
 use crate::path::set_labels;
 use crate::source::{Asked, CapabilityDocument, Client, Credentials, Discovery, Options as ClientOptions, discover};
@@ -24,7 +25,7 @@ pub(super) struct Arguments {
     /// Show all entries, not only the first
     #[arg(long)]
     all: bool,
-    /// As for mounts: credentials=, ca=, timeout=, allow_private
+    /// As for mounts: credentials=, ca=, timeout=, allow_private, limit_NAME=
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
 }
@@ -67,8 +68,12 @@ async fn remote(arguments: &Arguments) -> Done {
     source(arguments, &client, &found).await
 }
 
+fn parse(arguments: &Arguments) -> Result<options::Options, Stop> {
+    options::Options::parse(&arguments.options, false).map_err(|error| Stop::new(exit::USAGE, error))
+}
+
 fn client(arguments: &Arguments) -> Result<Arc<Client>, Stop> {
-    let options = options::Options::parse(&arguments.options, false).map_err(|error| Stop::new(exit::USAGE, error))?;
+    let options = parse(arguments)?;
     let credentials = match &options.credentials {
         Some(path) => Credentials::read(path).map_err(Stop::failed)?,
         None => Credentials::default(),
@@ -76,6 +81,7 @@ fn client(arguments: &Arguments) -> Result<Arc<Client>, Stop> {
     Client::new(ClientOptions {
         timeout: options.timeout.min(Duration::from_secs(3600)),
         reach: options.reach(&arguments.what),
+        bounds: options.bounds,
         ca: options.ca,
         credentials,
         ..ClientOptions::default()
@@ -90,7 +96,12 @@ async fn download(client: &Arc<Client>, url: &str) -> Result<(File, Vec<u8>), St
     let mut answer = client.ask(url, &asked).await.map_err(Stop::failed)?;
     let mut file = tempfile::tempfile().map_err(Stop::failed)?;
     let mut start = Vec::new();
+    let (mut size, bounds) = (0, client.bounds());
     while let Some(chunk) = answer.chunk().await.map_err(Stop::failed)? {
+        size += chunk.len() as u64;
+        if size > bounds.document {
+            return Err(Stop::failed(format_args!("{url}: {}", bounds::DOCUMENT.passed("its size", bounds))));
+        }
         if start.len() < 1024 {
             start.extend_from_slice(&chunk);
         }
@@ -104,11 +115,13 @@ struct Read {
     head: Head,
     entries: u64,
     warnings: Vec<String>,
+    /// What it was read with.
+    limits: Limits,
 }
 
 /// Reads a document to its end, and hands each entry on.
-fn read(name: &str, file: &File, mut visit: impl FnMut(&Entry)) -> Result<Read, DocumentError> {
-    let mut reader = Reader::open(file, name, Limits::default())?;
+fn read(name: &str, file: &File, limits: Limits, mut visit: impl FnMut(&Entry)) -> Result<Read, DocumentError> {
+    let mut reader = Reader::open(file, name, limits)?;
     let md = reader.head().md.clone();
     Facts::of_attributes(&md, 0, reader.warnings_mut());
     let mut entries = 0;
@@ -117,12 +130,13 @@ fn read(name: &str, file: &File, mut visit: impl FnMut(&Entry)) -> Result<Read, 
         entries += 1;
         visit(&entry);
     }
-    Ok(Read { head: reader.head().clone(), entries, warnings: reader.warnings().lines() })
+    Ok(Read { head: reader.head().clone(), entries, warnings: reader.warnings().lines(), limits })
 }
 
 /// Shows one document. It is read twice, so that its head stands before its entries in constant memory.
 fn document(arguments: &Arguments, name: &str, open: &dyn Fn() -> Result<File, Stop>) -> Done {
-    let whole = read(name, &open()?, |_| ()).map_err(Stop::failed)?;
+    let limits = Limits::of(&parse(arguments)?.bounds);
+    let whole = read(name, &open()?, limits, |_| ()).map_err(Stop::failed)?;
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let result = if arguments.json {
         json_document(&mut out, name, &open()?, &whole)
@@ -150,7 +164,7 @@ fn json_document(out: &mut impl std::io::Write, name: &str, file: &File, whole: 
     )?;
     let mut first = true;
     let mut result = Ok(());
-    let read = read(name, file, |entry| {
+    let read = read(name, file, whole.limits, |entry| {
         if result.is_ok() {
             result = serde_json::to_string(entry).map_err(std::io::Error::from).and_then(|text| {
                 let comma = if std::mem::take(&mut first) { "" } else { "," };
@@ -184,7 +198,7 @@ fn show_document(
     let shown = if all { u64::MAX } else { SHOWN };
     let mut number = 0;
     let mut result = Ok(());
-    let read = read(name, file, |entry| {
+    let read = read(name, file, whole.limits, |entry| {
         number += 1;
         if number <= shown && result.is_ok() {
             result = show_entry(out, entry);
@@ -273,7 +287,7 @@ async fn capability(client: &Arc<Client>, document: &CapabilityDocument) -> Valu
     }
     let read = match download(client, url).await {
         Ok((mut file, _)) => match file.rewind() {
-            Ok(()) => read(url, &file, |_| ()).map_err(|error| error.to_string()),
+            Ok(()) => read(url, &file, Limits::of(client.bounds()), |_| ()).map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         },
         Err(stop) => Err(stop.message),

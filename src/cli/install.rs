@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use clap_complete::{Shell, generate};
 
 use super::{Done, Stop, commands, options};
+use crate::bounds;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -154,6 +155,12 @@ fn manual() -> Vec<u8> {
             more.push_str(&format!(". Default: {}", roff(definition.default)));
         }
         more.push_str(".\n");
+    }
+    more.push_str(".SH BOUNDS\nWhat \\fBlimit_NAME=\\fR sets.\n");
+    for bound in bounds::TABLE {
+        let bounds::Bound { name, default, help, unit, .. } = bound;
+        more.push_str(&format!(".TP\n\\fB{}\\fR\n{}. Default: {}", roff(name), roff(help), unit.show(*default)));
+        more.push_str(&format!("; {}.\n", roff(&bound.range())));
     }
     more.push_str(
         ".SH FSTAB\n.nf\nhttps://source.example/  /mnt/mirror  resourcesync  _netdev,nofail  0  0\n.fi\n\

@@ -58,6 +58,17 @@ fn unescape(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
+/// The device of whatever is mounted topmost at exactly this directory, as the kernel numbers it: no two file systems that
+/// are in use have the same.
+pub(super) fn device(directory: &Path) -> io::Result<Option<String>> {
+    let all = std::fs::read_to_string("/proc/self/mountinfo")?;
+    let topmost = all.lines().rev().map(|line| line.split(' ')).find_map(|mut words| {
+        let device = words.nth(2)?;
+        (Path::new(&unescape(words.nth(1)?)) == directory).then(|| device.to_owned())
+    });
+    Ok(topmost)
+}
+
 /// Our topmost mount at exactly this directory.
 pub(super) fn at(directory: &Path) -> io::Result<Option<Mounted>> {
     Ok(ours()?.into_iter().rev().find(|mounted| mounted.directory == directory))

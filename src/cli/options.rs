@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::confine::User;
+use crate::bounds::{self, Bounds, Unfit};
 use crate::fs::AskedIo;
 use crate::source::Reach;
 use crate::sync::{SeedFrom, Verify};
@@ -124,6 +125,11 @@ pub const DEFINITIONS: &[Definition] = &[
         "root stays root",
         "who the daemon becomes before it talks to anybody (for root): a system user that owns nothing but the cache, which is given to it",
     ),
+    define(
+        "limit_NAME=VALUE",
+        "as the table of bounds says",
+        "how much is taken from the Source of one thing, for example limit_document=1G: there is a bound for each that could grow without end",
+    ),
     define("ro", "always", "read-only; rw is accepted and served read-only"),
     define("remount", "", "change timeout, connections, rate and poll of a mount that is there"),
 ];
@@ -230,6 +236,8 @@ pub struct Options {
     pub noexec: bool,
     pub user: Option<User>,
     pub remount: bool,
+    /// What `limit_NAME=` sets.
+    pub bounds: Bounds,
     /// The names of those that were given.
     pub given: Vec<String>,
 }
@@ -268,6 +276,7 @@ impl Default for Options {
             noexec: false,
             user: None,
             remount: false,
+            bounds: Bounds::default(),
             given: Vec::new(),
         }
     }
@@ -397,12 +406,34 @@ impl Options {
                 }
                 self.user = Some(user);
             }
+            _ if name.starts_with("limit_") => self.limit(name, needs, sloppy)?,
             _ if ACCEPTED.contains(&name) => {}
             _ if name.starts_with("x-") || name == "comment" => {}
             _ if sloppy => {}
             _ => return Err(format!("-o {name}: there is no such option; `resourcesync mount --help` lists them all")),
         }
         Ok(())
+    }
+
+    /// Sets a bound.
+    fn limit<'v>(
+        &mut self,
+        name: &str,
+        value: impl FnOnce() -> Result<&'v str, String>,
+        sloppy: bool,
+    ) -> Result<(), String> {
+        let known = bounds::TABLE.iter().any(|bound| bound.name == name);
+        if !known && sloppy {
+            return Ok(());
+        }
+        let text = if known { value()? } else { "" };
+        self.bounds.set(name, text).map_err(|unfit| match unfit {
+            Unfit::Value(bound) => format!("-o {name}={text}: expected {}", bound.range()),
+            Unfit::Unknown => {
+                let names: Vec<&str> = bounds::TABLE.iter().map(|bound| bound.name).collect();
+                format!("-o {name}: there is no such limit; there are {}", names.join(", "))
+            }
+        })
     }
 
     /// Where a Source may lead.
@@ -444,6 +475,7 @@ impl Options {
 
 /// How an option is written.
 fn usage(name: &str) -> &'static str {
+    let name = if name.starts_with("limit_") { "limit_NAME" } else { name };
     DEFINITIONS
         .iter()
         .map(|definition| definition.usage)
@@ -477,19 +509,10 @@ fn number(name: &str, value: &str, least: u64, most: u64) -> Result<u64, String>
         .ok_or_else(|| format!("-o {name}={value}: expected a number from {least} to {most}"))
 }
 
-/// A number of bytes, with K, M, G or T for powers of 1024.
+/// A number of bytes that is not 0.
 fn bytes(name: &str, value: &str) -> Result<u64, String> {
     let wrong = || format!("-o {name}={value}: expected a number of bytes, such as 500M or 2G");
-    let digits = value.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match value[digits.len()..].to_ascii_uppercase().trim_end_matches("IB").trim_end_matches('B') {
-        "" => 1,
-        "K" => 1 << 10,
-        "M" => 1 << 20,
-        "G" => 1 << 30,
-        "T" => 1 << 40,
-        _ => return Err(wrong()),
-    };
-    digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit)).filter(|bytes| *bytes > 0).ok_or_else(wrong)
+    bounds::bytes(value).filter(|bytes| *bytes > 0).ok_or_else(wrong)
 }
 
 /// A number, or the name of a user or group.
@@ -520,6 +543,8 @@ pub fn help() -> String {
         }
         text.push('\n');
     }
+    text.push_str("\nThe bounds of limit_NAME=, and what holds without them:\n");
+    text.push_str(&bounds::help());
     text.push_str("\nOptions of mount(8) and systemd (_netdev, nofail, noauto, user, x-systemd.*) are accepted.\n");
     text
 }
@@ -561,11 +586,19 @@ mod tests {
             ("listen=8088", "expected an address and a port"),
             ("listen=0.0.0.0:8088", "say with callback= how hubs reach it"),
             ("notify=maybe", "expected notify=auto|off"),
+            ("limit_depth", "needs a value: limit_NAME=VALUE"),
+            ("limit_depth=0", "-o limit_depth=0: expected a number from 1 to 32"),
+            ("limit_patch_time=4s", "expected a number of seconds from 1 to 3600"),
+            ("limit_document=1Q", "expected a number of bytes (K, M, G, T are understood) from 1K to 1024T"),
+            (
+                "limit_documnet=1G",
+                "-o limit_documnet: there is no such limit; there are limit_document, limit_entries, ",
+            ),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");
         }
-        assert!(Options::parse(&["bogus,timeout=3".to_owned()], true).is_ok(), "-s is sloppy");
+        assert!(Options::parse(&["bogus,limit_bogus=1,timeout=3".to_owned()], true).is_ok(), "-s is sloppy");
     }
 
     #[test]
@@ -575,6 +608,7 @@ mod tests {
                 None => (definition.usage, None),
                 Some((name, "URI")) => (name, Some("https://x.example/")),
                 Some((name @ "user", _)) => (name, Some("root")),
+                Some(("limit_NAME", _)) => ("limit_document", Some("1G")),
                 Some((name, "DIR" | "FILE" | "NAME")) => (name, Some("/x")),
                 Some((name, "ADDR")) => (name, Some("127.0.0.1:8088")),
                 Some((name, "URL")) => (name, Some("https://x.example/hook/,listen=127.0.0.1:8088")),

@@ -5,6 +5,8 @@ use std::io::{self, BufRead, BufReader, Read};
 use encoding_rs_io::DecodeReaderBytesBuilder;
 use flate2::bufread::MultiGzDecoder;
 
+use crate::bounds::{self, Bounds};
+
 /// What one document may cost.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -12,6 +14,8 @@ pub struct Limits {
     pub document: u64,
     /// The largest size in bytes of one tag or one run of text.
     pub token: u64,
+    /// The largest size in bytes of one entry, with all that is in it.
+    pub entry: u64,
     /// The most links an entry may have; more are passed over.
     pub links: usize,
     /// The most attributes an element may have; more are passed over.
@@ -20,9 +24,20 @@ pub struct Limits {
     pub depth: usize,
 }
 
+impl Limits {
+    /// What a mount with these bounds takes.
+    #[must_use]
+    pub fn of(bounds: &Bounds) -> Self {
+        let (token, links) = (1 << 20, bounds::count(bounds.links));
+        // Some hundred bytes for each link, and as much as one tag for all else.
+        let entry = token + (bounds.links << 9);
+        Self { document: bounds.document, token, entry, links, attributes: 100, depth: 64 }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
-        Self { document: 8 << 30, token: 1 << 20, links: 1000, attributes: 100, depth: 64 }
+        Self::of(&Bounds::default())
     }
 }
 
@@ -105,8 +120,10 @@ pub(super) struct Counted<'a> {
     line: u64,
     line_start: u64,
     token_start: u64,
+    entry_start: Option<u64>,
     document_limit: u64,
     token_limit: u64,
+    entry_limit: u64,
 }
 
 /// A place in a document, counted from 1; columns are bytes.
@@ -125,8 +142,10 @@ impl<'a> Counted<'a> {
             line: 1,
             line_start: 0,
             token_start: 0,
+            entry_start: None,
             document_limit: limits.document,
             token_limit: limits.token,
+            entry_limit: limits.entry,
         }
     }
 
@@ -151,9 +170,15 @@ impl<'a> Counted<'a> {
         }
     }
 
-    /// A new token begins here.
-    pub(super) fn mark(&mut self) {
+    /// A new token begins here, within an entry or not.
+    pub(super) fn mark(&mut self, in_entry: bool) {
         self.token_start = self.consumed;
+        self.entry_start = in_entry.then(|| self.entry_start.unwrap_or(self.consumed));
+    }
+
+    /// How many bytes were read.
+    pub(super) fn consumed(&self) -> u64 {
+        self.consumed
     }
 }
 
@@ -172,13 +197,19 @@ impl BufRead for Counted<'_> {
         if self.consumed > self.document_limit {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                format!("the document is larger than the {} bytes allowed", self.document_limit),
+                format!("the document is larger than the {} bytes allowed ({})", self.document_limit, bounds::DOCUMENT),
             ));
         }
         if self.consumed - self.token_start > self.token_limit {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
                 format!("one tag or text is larger than the {} bytes allowed", self.token_limit),
+            ));
+        }
+        if self.entry_start.is_some_and(|start| self.consumed - start > self.entry_limit) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("one entry is larger than the {} bytes allowed", self.entry_limit),
             ));
         }
         self.inner.fill_buf()

@@ -13,6 +13,7 @@ use super::input::{self, Counted, Limits, Place};
 use super::names::{self, Namespace};
 use super::plain;
 use super::record::{Attributes, Dialect, Entry, Head, Kind, Link, Warnings, is_absolute};
+use crate::bounds;
 
 /// Why a document could not be read, or not to its end. What was read before stands, but says
 /// nothing of what the document does not list.
@@ -149,6 +150,12 @@ impl<'a> Reader<'a> {
         &mut self.warnings
     }
 
+    /// How many bytes of it were read, as decompressed.
+    #[must_use]
+    pub fn consumed(&self) -> u64 {
+        self.xml.get_ref().consumed()
+    }
+
     /// The next entry; `None` at the end of a document that is whole.
     ///
     /// # Errors
@@ -173,7 +180,7 @@ impl<'a> Reader<'a> {
     }
 
     fn step(&mut self) -> Result<Step, DocumentError> {
-        self.xml.get_mut().mark();
+        self.xml.get_mut().mark(self.entry.is_some());
         let place = self.xml.get_ref().place();
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
@@ -362,7 +369,7 @@ impl<'a> Reader<'a> {
                 self.check_link(&attributes, place.line);
                 self.head.links.push(Link(attributes));
             }
-            "ln" => self.warnings.push(place.line, "more links than are allowed; ignored"),
+            "ln" => self.warnings.push(place.line, format_args!("more links than {} allows; ignored", bounds::LINKS)),
             _ => {}
         }
         Ok(())
@@ -393,7 +400,9 @@ impl<'a> Reader<'a> {
                 let room = self.limits.links;
                 match self.entry.as_mut() {
                     Some(entry) if entry.links.len() < room => entry.links.push(Link(attributes)),
-                    _ => self.warnings.push(place.line, "more links than are allowed; ignored"),
+                    _ => self
+                        .warnings
+                        .push(place.line, format_args!("more links than {} allows; ignored", bounds::LINKS)),
                 }
                 return Ok(());
             }

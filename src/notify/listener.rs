@@ -21,12 +21,11 @@ use tokio::sync::{Semaphore, mpsc};
 use url::{Url, form_urlencoded};
 
 use super::websub::LEASE;
-use super::{Context, MOST_BYTES, signature};
+use super::{Context, signature};
+use crate::bounds;
 use crate::source::parse_link_header;
 use crate::sync::{Channel, Subscription};
 
-/// The most connections at once.
-const MOST_CONNECTIONS: usize = 1024;
 /// The most bodies that are read at once.
 const MOST_BODIES: usize = 4;
 /// How long a hub may take for a header, and for a body.
@@ -106,7 +105,7 @@ impl Registry {
 
 /// Answers hubs. Runs until it is dropped.
 pub(super) async fn serve(context: Arc<Context>, listener: TcpListener) {
-    let connections = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let connections = Arc::new(Semaphore::new(bounds::count(context.bounds.callers)));
     let bodies = Arc::new(Semaphore::new(MOST_BODIES));
     loop {
         // Neither is ever closed.
@@ -212,17 +211,15 @@ async fn delivery(
     let Ok(_turn) = tokio::time::timeout(BODY, bodies.acquire()).await else {
         return say(StatusCode::SERVICE_UNAVAILABLE, "there is too much at once; try again\n");
     };
-    let body = match tokio::time::timeout(BODY, whole(body)).await {
+    let most = context.bounds.delivery;
+    let body = match tokio::time::timeout(BODY, whole(body, most)).await {
         Err(_) => return say(StatusCode::REQUEST_TIMEOUT, "the body does not come\n"),
         Ok(Ok(body)) => body,
         Ok(Err(Unread::TooLarge)) => {
             context.board.note(channel, |standing| standing.refused.too_large += 1);
-            tracing::warn!(
-                topic = subscriber.subscription.topic,
-                most = MOST_BYTES,
-                "a delivery is too large; refused"
-            );
-            return say(StatusCode::PAYLOAD_TOO_LARGE, format!("no more than {MOST_BYTES} bytes are taken\n"));
+            let beyond = bounds::DELIVERY.passed("the size of a delivery", &context.bounds);
+            tracing::warn!(topic = subscriber.subscription.topic, %beyond, "refused");
+            return say(StatusCode::PAYLOAD_TOO_LARGE, format!("no more than {most} bytes are taken\n"));
         }
         Ok(Err(Unread::Broken)) => return say(StatusCode::BAD_REQUEST, "the body broke off\n"),
     };
@@ -262,16 +259,16 @@ enum Unread {
     Broken,
 }
 
-async fn whole(body: Incoming) -> Result<Bytes, Unread> {
+async fn whole(body: Incoming, most: u64) -> Result<Bytes, Unread> {
     // What says that it is too large need not be sent.
-    if body.size_hint().lower() > MOST_BYTES as u64 {
+    if body.size_hint().lower() > most {
         return Err(Unread::TooLarge);
     }
     let mut bytes = BytesMut::new();
     let mut stream = Body::new(body).into_data_stream();
     while let Some(part) = stream.next().await {
         let part = part.map_err(|_| Unread::Broken)?;
-        if bytes.len() + part.len() > MOST_BYTES {
+        if (bytes.len() + part.len()) as u64 > most {
             return Err(Unread::TooLarge);
         }
         bytes.extend_from_slice(&part);

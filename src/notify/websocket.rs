@@ -10,7 +10,8 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
-use super::{Context, MOST_BYTES, Phase, backoff};
+use super::{Context, Phase, backoff};
+use crate::bounds;
 use crate::sync::OfferedChannel;
 
 /// How often the other side is asked whether it is still there.
@@ -57,7 +58,8 @@ pub(super) async fn stay(context: Arc<Context>, offered: OfferedChannel) {
 async fn once(context: &Context, offered: &OfferedChannel, heard: &mut bool) -> Result<(), String> {
     let (id, url) = (offered.channel.id, &offered.channel.url);
     let connection = context.client.upgrade(url).await.map_err(|error| error.to_string())?;
-    let config = WebSocketConfig::default().max_message_size(Some(MOST_BYTES)).max_frame_size(Some(MOST_BYTES));
+    let most = Some(bounds::count(context.bounds.delivery));
+    let config = WebSocketConfig::default().max_message_size(most).max_frame_size(most);
     let mut socket = WebSocketStream::from_raw_socket(connection, Role::Client, Some(config)).await;
     // What was sent before this moment is lost to us: from here on, nothing is.
     context.engine.joined(id).await.map_err(|error| error.to_string())?;
@@ -81,9 +83,10 @@ async fn once(context: &Context, offered: &OfferedChannel, heard: &mut bool) -> 
         last = Instant::now();
         let body = match message {
             None | Some(Ok(Message::Close(_))) => return Ok(()),
-            Some(Err(tokio_tungstenite::tungstenite::Error::Capacity(error))) => {
+            Some(Err(tokio_tungstenite::tungstenite::Error::Capacity(_))) => {
                 context.board.note(id, |standing| standing.refused.too_large += 1);
-                return Err(format!("{url}: {error}"));
+                let beyond = bounds::DELIVERY.passed("the size of a notification", &context.bounds);
+                return Err(format!("{url}: {beyond}"));
             }
             Some(Err(error)) => return Err(failed(error)),
             Some(Ok(Message::Text(text))) => Bytes::from(text),

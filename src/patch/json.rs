@@ -20,7 +20,7 @@ impl Span {
     pub(super) const NONE: Self = Self { at: u32::MAX, len: 0 };
 
     fn new(from: usize, to: usize) -> Self {
-        // Both documents together stay below 4 GiB: see `MOST`.
+        // Both documents together stay below 4 GiB: see `Bounds::patch`.
         let narrow = |offset: usize| u32::try_from(offset).unwrap_or(u32::MAX - 1);
         Self { at: narrow(from), len: narrow(to.saturating_sub(from)) }
     }

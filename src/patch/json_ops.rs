@@ -5,7 +5,7 @@
 
 use super::json::{self, Items, Member, Span, Text, Tree, Value};
 use super::json_style::{self, Look};
-use super::{Document, MOST, MOST_DEPTH, MOST_NODES, MOST_OPERATIONS, PatchError, Steps, Trial, within};
+use super::{Document, MOST_DEPTH, MOST_NODES, MOST_OPERATIONS, PatchError, Steps, Trial, within};
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ pub(super) fn apply_patch(old: &[u8], patch: &[u8], trial: &mut Trial<'_>) -> Re
         return Err(not_a_patch("a JSON Patch is an array of operations"));
     };
     within("the number of operations", operations.members.len(), MOST_OPERATIONS)?;
-    let mut run = Run { text: &mut text, steps: Steps::new(), values: target.values, bytes: target.root.bytes() };
+    let mut run = Run { text: &mut text, steps: trial.steps(), values: target.values, bytes: target.root.bytes() };
     for (index, operation) in operations.members.iter().enumerate() {
         let mut place = Place::default();
         run.operate(&mut target.root, &operation.value, &mut place).map_err(|stop| match stop {
@@ -37,7 +37,7 @@ pub(super) fn apply_merge(old: &[u8], patch: &[u8], trial: &mut Trial<'_>) -> Re
     let mut target = text.read(Document::Old)?;
     let look = Look::of(&text, &target, old);
     let Tree { root, .. } = text.read(Document::Patch)?;
-    merge(&text, &mut target.root, root, &mut Steps::new())?;
+    merge(&text, &mut target.root, root, &mut trial.steps())?;
     Ok(json_style::find(&text, &look, &target.root, trial))
 }
 
@@ -220,7 +220,7 @@ impl Run<'_> {
     /// Holds the target to its bounds if so much more is put in.
     fn hold(&self, values: usize, bytes: usize) -> Result<(), PatchError> {
         within("the number of values in the result", self.values.saturating_add(values), MOST_NODES)?;
-        within("the size of the result", self.bytes.saturating_add(bytes), 2 * MOST)
+        within("the size of the result", self.bytes.saturating_add(bytes), 2 * self.steps.size)
     }
 
     fn grow(&mut self, path: &[String], value: &Value) -> Result<(), PatchError> {

@@ -9,10 +9,11 @@ mod xml_appendix;
 mod xml_styles;
 
 use super::{Condition, Kind, PatchError};
+use crate::bounds::{self, Bounds};
 
 /// As [`super::apply`], for a result of any length.
 fn apply(kind: Kind, old: &[u8], patch: &[u8], fits: &mut dyn FnMut(&[u8]) -> bool) -> Result<Vec<u8>, PatchError> {
-    super::apply(kind, old, patch, None, fits)
+    super::apply(kind, old, patch, None, &Bounds::default(), fits)
 }
 
 /// The first way to write the result.
@@ -61,7 +62,7 @@ fn no_fit_counts_different_ways() {
 
 #[test]
 fn oversize_is_refused() {
-    let large = vec![b' '; super::MOST + 1];
+    let large = vec![b' '; bounds::count(Bounds::default().patch) + 1];
     for (old, patch) in [(&large[..], &b"[]"[..]), (b"1", &large)] {
         let error = apply(Kind::JsonPatch, old, patch, &mut |_| true);
         assert!(matches!(error, Err(PatchError::TooLarge { .. })), "{error:?}");

@@ -4,7 +4,7 @@
 use super::xml::{Id, Kind, Tree};
 use super::xml_tag::{self, to_attribute};
 use super::xpath::Fault;
-use super::{Condition, MOST, PatchError, Steps, within};
+use super::{Condition, PatchError, Steps, within};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
@@ -106,7 +106,7 @@ impl<'a, 't> Mangle<'a, 't> {
             Kind::Root | Kind::Declaration(_) | Kind::Doctype(_) => 0,
         };
         *self.added += size;
-        within("the size of the result", *self.added, MOST)?;
+        within("the size of the result", *self.added, self.steps.size)?;
         self.steps.take(1 + size / 64)?;
         let id = self.target.insert(parent, index, kind, true)?;
         for &child in &node.children {

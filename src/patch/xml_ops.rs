@@ -24,7 +24,7 @@ pub(super) fn apply(old: &[u8], patch: &[u8], trial: &mut Trial<'_>) -> Result<O
     let mut target = Tree::read(Document::Old, &old)?;
     let look = Look::of(&target, &old, encoding);
     let operations = Tree::read(Document::Patch, &patch)?;
-    let (mut steps, mut added) = (Steps::new(), 0);
+    let (mut steps, mut added) = (trial.steps(), 0);
     let root = operations.node(Tree::ROOT).children.iter().copied().find(|&id| operations.is_element(id));
     let mut number = 0;
     for &id in root.map_or(&[][..], |root| &operations.node(root).children) {
@@ -267,7 +267,7 @@ impl<'a, 't> Run<'a, 't> {
         self.steps.take(tag.len() / 8 + 1)?;
         let before = self.target.start(element).len();
         *self.added += tag.len().saturating_sub(before);
-        within("the size of the result", *self.added, super::MOST)?;
+        within("the size of the result", *self.added, self.steps.size)?;
         let node = self.target.node_mut(element);
         node.fresh = true;
         if let Kind::Element { start, .. } = &mut node.kind {

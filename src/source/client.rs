@@ -9,13 +9,13 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Response, StatusCode};
-use tokio::sync::OwnedSemaphorePermit;
 use url::Url;
 
 use super::credentials::Credentials;
 use super::error::{SourceError, Trouble};
-use super::pace::Pace;
+use super::pace::{Pace, Permit};
 use super::reach::Reach;
+use crate::bounds::{self, Bounds};
 
 type Result<T> = std::result::Result<T, SourceError>;
 
@@ -34,8 +34,8 @@ pub struct Options {
     pub credentials: Credentials,
     /// Where connections may lead.
     pub reach: Reach,
-    /// The most redirects that are followed.
-    pub redirects: usize,
+    /// The most redirects, bytes of a head, and connections in all.
+    pub bounds: Bounds,
     /// Bytes a second below which a body is given up.
     pub floor: u64,
 }
@@ -49,7 +49,7 @@ impl Default for Options {
             ca: None,
             credentials: Credentials::default(),
             reach: Reach::anywhere(),
-            redirects: 10,
+            bounds: Bounds::default(),
             floor: 128,
         }
     }
@@ -104,6 +104,8 @@ pub struct Asked<'a> {
     pub accept_encoding: Option<&'a str>,
     /// It is a document: its bytes count for the rate, but do not queue behind those of content.
     pub document: bool,
+    /// Caches on the way are to ask the server itself (RFC 9111, 5.2.1.4).
+    pub fresh: bool,
     /// Somebody waits: nothing, retries included, goes on longer than this without progress.
     pub patience: Option<Duration>,
     /// The moment that a TimeGate is asked about, as `Accept-Datetime` wants it (RFC 7089, 2.1.1).
@@ -142,7 +144,7 @@ pub struct Answer {
     document: bool,
     got: u64,
     window: (Instant, u64),
-    _permit: Option<OwnedSemaphorePermit>,
+    _permit: Option<Permit>,
 }
 
 /// The most that a server's wish to be left alone counts for.
@@ -164,7 +166,7 @@ impl Client {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let authorities = options.ca.as_deref().map(read_authorities).transpose()?.unwrap_or_default();
         let http = build(&options, &authorities, false)?;
-        let pace = Pace::new(options.connections, options.rate);
+        let pace = Pace::new(options.connections, bounds::count(options.bounds.connections), options.rate);
         let timeout_millis = AtomicU64::new(millis(options.timeout));
         Ok(Arc::new(Self { http, upgrading: OnceLock::new(), options, authorities, timeout_millis, pace }))
     }
@@ -261,8 +263,8 @@ impl Client {
             if !visited.insert(url.clone()) {
                 return Err(SourceError::new(&first, Trouble::RedirectLoop(format!("back at {url}"))));
             }
-            if visited.len() > self.options.redirects + 1 {
-                return Err(SourceError::new(&first, Trouble::TooManyRedirects(self.options.redirects)));
+            if passed.len() as u64 > self.options.bounds.redirects {
+                return Err(self.too_many_redirects(&first));
             }
             let mut answer = self.once(url.clone(), asked).await?;
             if !redirects(answer.status) || is_wanted_memento(&answer, asked) {
@@ -303,7 +305,8 @@ impl Client {
         let response = tokio::time::timeout(timeout, request.send())
             .await
             .map_err(|_| stalled("answer"))?
-            .map_err(|error| SourceError::new(&url, trouble(&error, timeout)))?;
+            .map_err(|error| SourceError::new(&url, self.trouble(&error, timeout)))?;
+        self.check_head(&url, response.headers())?;
         if let Some(wait) = retry_after(response.headers()).filter(|_| matches!(response.status().as_u16(), 429 | 503))
         {
             self.pace.hold(&host, wait);
@@ -336,8 +339,45 @@ impl Client {
         Ok(self.upgrading.get_or_init(|| built))
     }
 
-    pub(super) fn most_redirects(&self) -> usize {
-        self.options.redirects
+    /// How much is taken of what servers send.
+    #[must_use]
+    pub fn bounds(&self) -> &Bounds {
+        &self.options.bounds
+    }
+
+    pub(super) fn too_many_redirects(&self, first: &Url) -> SourceError {
+        SourceError::new(first, bounds::REDIRECTS.passed("the number of redirects", self.bounds()).into())
+    }
+
+    /// Holds the head of an answer to its bound.
+    pub(super) fn check_head(&self, url: &Url, headers: &HeaderMap) -> Result<()> {
+        // Each line has a colon, a blank and two bytes for its end.
+        let size: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+        match size as u64 > self.bounds().header {
+            true => Err(SourceError::new(url, self.head_too_large())),
+            false => Ok(()),
+        }
+    }
+
+    fn head_too_large(&self) -> Trouble {
+        bounds::HEADER.passed("the head of its answer", self.bounds()).into()
+    }
+
+    /// What went wrong below HTTP.
+    pub(super) fn trouble(&self, error: &reqwest::Error, timeout: Duration) -> Trouble {
+        let causes = || std::iter::successors(std::error::Error::source(error), |cause| cause.source());
+        let is_too_large = |cause: &hyper::Error| cause.is_parse_too_large();
+        if let Some(refused) = causes().find_map(|cause| cause.downcast_ref::<Trouble>()) {
+            refused.clone()
+        } else if causes().filter_map(|cause| cause.downcast_ref()).any(is_too_large) {
+            self.head_too_large()
+        } else if error.is_timeout() {
+            Trouble::Stalled { what: "connection", after: timeout.min(Duration::from_secs(10)) }
+        } else if error.is_connect() {
+            Trouble::Connect(deepest(error))
+        } else {
+            Trouble::Broken(deepest(error))
+        }
     }
 
     /// Who we are, for this URL.
@@ -368,6 +408,9 @@ impl Client {
             if let Some(time) = &validators.last_modified {
                 put(header::IF_MODIFIED_SINCE, time);
             }
+        }
+        if asked.fresh {
+            put(header::CACHE_CONTROL, "no-cache");
         }
         if let Some((first, last)) = asked.range {
             let last = last.map(|last| last.to_string()).unwrap_or_default();
@@ -404,6 +447,7 @@ fn build(
         .user_agent(concat!("resourcesync/", env!("CARGO_PKG_VERSION")))
         .redirect(reqwest::redirect::Policy::none())
         .dns_resolver(options.reach.clone())
+        .http2_max_header_list_size(u32::try_from(options.bounds.header).unwrap_or(u32::MAX))
         .connect_timeout(options.timeout.min(Duration::from_secs(10)))
         .pool_idle_timeout(Duration::from_secs(60))
         .pool_max_idle_per_host(options.connections);
@@ -570,20 +614,6 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
         }
     };
     Some(wait.min(LONGEST_HOLD))
-}
-
-/// What went wrong below HTTP.
-pub(super) fn trouble(error: &reqwest::Error, timeout: Duration) -> Trouble {
-    let mut causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
-    if let Some(refused) = causes.find_map(|cause| cause.downcast_ref::<Trouble>()) {
-        refused.clone()
-    } else if error.is_timeout() {
-        Trouble::Stalled { what: "connection", after: timeout.min(Duration::from_secs(10)) }
-    } else if error.is_connect() {
-        Trouble::Connect(deepest(error))
-    } else {
-        Trouble::Broken(deepest(error))
-    }
 }
 
 /// The innermost cause, which says most.

@@ -9,6 +9,7 @@ use super::client::{Answer, Asked, Client};
 use super::error::{SourceError, Trouble};
 use super::html::resourcesync_links;
 use super::links::parse_link_header;
+use crate::bounds::{self, Bounds};
 use crate::document::{Capability, Entry, Head, Kind, Limits, Link, Reader, looks_like_html};
 
 /// How a Source was found.
@@ -105,8 +106,6 @@ const PEEK: u64 = 1 << 20;
 const WHOLE: u64 = 64 << 20;
 /// The most lists in `robots.txt`, and the most unnamed entries of a Capability List, that are looked at.
 const MOST_LOOKS: usize = 50;
-/// The deepest nesting of Source Description Indexes.
-const DEPTH: usize = 4;
 
 /// A document as far as discovery needs it.
 struct Seen {
@@ -202,21 +201,27 @@ impl Explorer<'_> {
         Ok(Seen { asked: url.clone(), ..seen })
     }
 
+    fn bounds(&self) -> &Bounds {
+        self.client.bounds()
+    }
+
     async fn read(&self, mut answer: Answer) -> Result<Seen> {
         let url = answer.url.clone();
-        let (mut body, mut whole) = prefix(&mut answer, Vec::new(), PEEK).await?;
+        let (mut body, mut whole) = prefix(&mut answer, Vec::new(), PEEK.min(self.bounds().document)).await?;
         if !whole {
-            let wanted = open(&url, &body).is_ok_and(|head| {
+            let wanted = open(&url, &body, self.bounds()).is_ok_and(|head| {
                 matches!(head.capability(), Some(Capability::Description | Capability::CapabilityList))
             });
             if wanted {
-                (body, whole) = prefix(&mut answer, body, WHOLE).await?;
+                (body, whole) = prefix(&mut answer, body, WHOLE.min(self.bounds().document)).await?;
                 if !whole {
-                    return Err(SourceError::new(&url, Trouble::TooLarge(WHOLE)));
+                    let beyond = || bounds::DOCUMENT.passed("its size", self.bounds()).into();
+                    let trouble = if self.bounds().document < WHOLE { beyond() } else { Trouble::TooLarge(WHOLE) };
+                    return Err(SourceError::new(&url, trouble));
                 }
             }
         }
-        see(&url, &body, whole)
+        see(&url, &body, whole, self.bounds())
     }
 
     /// Looks at what a user named: a document, or a page that links to one.
@@ -229,13 +234,13 @@ impl Explorer<'_> {
             .filter(|link| link.is("resourcesync"))
             .filter_map(|link| base.join(&link.href).ok())
             .collect();
-        let (body, whole) = prefix(&mut answer, Vec::new(), PEEK).await?;
+        let (body, whole) = prefix(&mut answer, Vec::new(), PEEK.min(self.bounds().document)).await?;
         drop(answer);
         let seen = match (looks_like_html(&body), whole) {
             (true, _) => None,
-            (false, true) => Some(see(&base, &body, true)),
-            (false, false) if open(&base, &body).is_ok() => Some(self.document(&base).await),
-            (false, false) => Some(see(&base, &body, false)),
+            (false, true) => Some(see(&base, &body, true, self.bounds())),
+            (false, false) if open(&base, &body, self.bounds()).is_ok() => Some(self.document(&base).await),
+            (false, false) => Some(see(&base, &body, false, self.bounds())),
         };
         match seen {
             Some(Ok(seen)) => Ok(Page::Document(Box::new(Seen { asked: url.clone(), ..seen }))),
@@ -275,7 +280,7 @@ impl Explorer<'_> {
     async fn robots(&mut self, origin: &Url) -> Result<Discovery> {
         let url =
             origin.join("/robots.txt").map_err(|error| SourceError::new(origin, Trouble::BadUrl(error.to_string())))?;
-        let text = self.get(&url).await?.bytes(PEEK).await?;
+        let text = self.get(&url).await?.bytes(PEEK.min(self.bounds().document)).await?;
         let text = String::from_utf8_lossy(&text);
         let mut plain = Vec::new();
         let mut lists = Vec::new();
@@ -335,31 +340,49 @@ impl Explorer<'_> {
     /// The sets of a Source Description, or of the Descriptions that its index names.
     async fn described(&mut self, first: Seen) -> Result<Vec<FoundSet>> {
         let mut sets: Vec<FoundSet> = Vec::new();
-        let mut left = vec![(first, 0)];
         let mut failed = None;
-        while let Some((seen, depth)) = left.pop() {
-            for entry in &seen.entries {
-                let Ok(target) = seen.url.join(&entry.loc) else { continue };
-                match self.document(&target).await {
-                    Ok(next) if matches!(shape(&next), Shape::Description) && depth < DEPTH => {
-                        if next.url != seen.url {
-                            left.push((next, depth + 1));
-                        }
+        let mut asked = 0;
+        // From the first down to the one that is gone through, each with its next entry: no more of them are held at once.
+        let mut path = vec![(first, 0)];
+        while let Some((seen, at)) = path.last_mut() {
+            let Some(entry) = seen.entries.get(*at) else {
+                path.pop();
+                continue;
+            };
+            *at += 1;
+            let (above, target) = (seen.url.clone(), seen.url.join(&entry.loc));
+            let Ok(target) = target else { continue };
+            asked += 1;
+            if asked > self.bounds().documents {
+                let beyond = bounds::DOCUMENTS.passed("the number of Capability Lists", self.bounds());
+                self.warnings.push(format!("{above}: {beyond}"));
+                self.failed = true;
+                break;
+            }
+            match self.document(&target).await {
+                Ok(next) if matches!(shape(&next), Shape::Description) && path.len() as u64 > self.bounds().depth => {
+                    let beyond = bounds::DEPTH.passed("the depth of its indexes", self.bounds());
+                    self.warnings.push(format!("{above}: {beyond}"));
+                    self.failed = true;
+                }
+                Ok(next) if matches!(shape(&next), Shape::Description) => {
+                    if next.url != above {
+                        path.push((next, 0));
                     }
-                    Ok(next) if matches!(shape(&next), Shape::CapabilityList) => {
-                        let set = self.capability_list(next).await;
-                        if !sets.iter().any(|known| known.key == set.key) {
-                            sets.push(set);
-                        }
+                }
+                Ok(next) if matches!(shape(&next), Shape::CapabilityList) => {
+                    let set = self.capability_list(next).await;
+                    if !sets.iter().any(|known| known.key == set.key) {
+                        sets.push(set);
                     }
-                    Ok(next) => {
-                        self.warnings.push(format!("{} lists {}, which is no Capability List", seen.url, next.url));
-                    }
-                    Err(error) => {
-                        self.warnings.push(error.to_string());
-                        self.failed = true;
-                        failed = Some(error);
-                    }
+                }
+                Ok(next) => {
+                    self.warnings.push(format!("{above} lists {}, which is no Capability List", next.url));
+                }
+                Err(error) => {
+                    self.warnings.push(error.to_string());
+                    self.failed = true;
+                    failed = Some(error);
                 }
             }
         }
@@ -478,13 +501,13 @@ async fn prefix(answer: &mut Answer, mut body: Vec<u8>, most: u64) -> Result<(Ve
     Ok((body, false))
 }
 
-fn open(url: &Url, body: &[u8]) -> Result<Head> {
-    let reader = Reader::open(body, url.as_str(), limits()).map_err(|error| unreadable(url, &error))?;
+fn open(url: &Url, body: &[u8], bounds: &Bounds) -> Result<Head> {
+    let reader = Reader::open(body, url.as_str(), limits(bounds)).map_err(|error| unreadable(url, &error))?;
     Ok(reader.head().clone())
 }
 
-fn limits() -> Limits {
-    Limits { document: WHOLE, ..Limits::default() }
+fn limits(bounds: &Bounds) -> Limits {
+    Limits { document: WHOLE.min(bounds.document), ..Limits::of(bounds) }
 }
 
 fn unreadable(url: &Url, error: &crate::document::DocumentError) -> SourceError {
@@ -495,14 +518,14 @@ fn unreadable(url: &Url, error: &crate::document::DocumentError) -> SourceError 
     SourceError::new(url, Trouble::Nowhere(trouble))
 }
 
-fn see(url: &Url, body: &[u8], whole: bool) -> Result<Seen> {
+fn see(url: &Url, body: &[u8], whole: bool, bounds: &Bounds) -> Result<Seen> {
     if looks_like_html(body) {
         return Err(SourceError::new(
             url,
             Trouble::Nowhere("it is an HTML page, not a ResourceSync document".to_owned()),
         ));
     }
-    let mut reader = Reader::open(body, url.as_str(), limits()).map_err(|error| unreadable(url, &error))?;
+    let mut reader = Reader::open(body, url.as_str(), limits(bounds)).map_err(|error| unreadable(url, &error))?;
     let mut entries = Vec::new();
     while entries.len() < 100_000 {
         match reader.next() {

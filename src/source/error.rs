@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::bounds::Beyond;
+
 /// A request that failed: where, why, and what to do.
 #[derive(Clone, Debug, Error)]
 #[error("{url}: {trouble}")]
@@ -71,9 +73,9 @@ pub enum Trouble {
     /// Redirects led back to where they began.
     #[error("redirects go in a circle ({0})")]
     RedirectLoop(String),
-    /// There were more redirects than allowed.
-    #[error("more than {0} redirects")]
-    TooManyRedirects(usize),
+    /// It is more than a bound of the mount allows.
+    #[error(transparent)]
+    Beyond(#[from] Beyond),
     /// The body ended too soon.
     #[error("the answer is cut short: {got} of {expected} bytes")]
     Truncated {

@@ -7,10 +7,13 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Limits of connections per host and of bytes per second in all.
+/// Limits of connections per host and in all, and of bytes per second in all.
 #[derive(Debug)]
 pub(super) struct Pace {
     connections: AtomicUsize,
+    /// The most connections to all hosts.
+    most: usize,
+    all: Gate,
     hosts: Mutex<HashMap<String, Host>>,
     /// Bytes a second; 0: no limit.
     rate: AtomicU64,
@@ -19,9 +22,44 @@ pub(super) struct Pace {
 
 #[derive(Debug)]
 struct Host {
+    gate: Gate,
+    not_before: Option<Instant>,
+}
+
+/// Lets in so many at once, those who are urgent before all others. Cheap to clone.
+#[derive(Clone, Debug)]
+struct Gate {
     slots: Arc<Semaphore>,
     urgent: Arc<AtomicUsize>,
-    not_before: Option<Instant>,
+}
+
+impl Gate {
+    fn new(most: usize) -> Self {
+        Self { slots: Arc::new(Semaphore::new(most)), urgent: Arc::default() }
+    }
+
+    async fn enter(self, urgent: bool) -> Option<OwnedSemaphorePermit> {
+        if urgent {
+            let _waits = Waits::new(self.urgent);
+            return self.slots.acquire_owned().await.ok();
+        }
+        loop {
+            let permit = Arc::clone(&self.slots).acquire_owned().await.ok()?;
+            if self.urgent.load(Ordering::Acquire) == 0 {
+                return Some(permit);
+            }
+            // Those who wait are served in turn: this one goes on to the next, and we come after all of them.
+            drop(permit);
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// A connection that may be made, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Permit {
+    _host: OwnedSemaphorePermit,
+    _all: OwnedSemaphorePermit,
 }
 
 /// Somebody waits, until this is dropped.
@@ -44,9 +82,12 @@ impl Drop for Waits {
 const MOST_HOSTS: usize = 10_000;
 
 impl Pace {
-    pub(super) fn new(connections: usize, rate: Option<u64>) -> Self {
+    /// `connections` to one host, and `most` in all.
+    pub(super) fn new(connections: usize, most: usize, rate: Option<u64>) -> Self {
         Self {
             connections: AtomicUsize::new(connections.max(1)),
+            most,
+            all: Gate::new(most),
             hosts: Mutex::new(HashMap::new()),
             rate: AtomicU64::new(rate.unwrap_or(0)),
             next_byte: Mutex::new(Instant::now()),
@@ -55,7 +96,7 @@ impl Pace {
 
     /// The most connections to one host.
     pub(super) fn connections(&self) -> usize {
-        self.connections.load(Ordering::Relaxed)
+        self.connections.load(Ordering::Relaxed).min(self.most)
     }
 
     /// From now on, no more than so many. Requests that are under way count by the old number.
@@ -74,34 +115,20 @@ impl Pace {
         self.rate.store(rate.unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// Waits for a connection to this host to be free. Who is `urgent` is served before all who are not.
-    pub(super) async fn enter(&self, host: &str, urgent: bool) -> Option<OwnedSemaphorePermit> {
+    /// Waits for a connection to this host to be free, and then for one of all: a host that is slow keeps nobody from
+    /// others. Who is `urgent` is served before all who are not.
+    pub(super) async fn enter(&self, host: &str, urgent: bool) -> Option<Permit> {
         let connections = self.connections();
-        let (slots, waiting) = {
+        let gate = {
             let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
             if hosts.len() > MOST_HOSTS {
-                hosts.retain(|_, host| host.slots.available_permits() < connections);
+                hosts.retain(|_, host| host.gate.slots.available_permits() < connections);
             }
-            let host = hosts.entry(host.to_owned()).or_insert_with(|| Host {
-                slots: Arc::new(Semaphore::new(connections)),
-                urgent: Arc::default(),
-                not_before: None,
-            });
-            (Arc::clone(&host.slots), Arc::clone(&host.urgent))
+            let new = || Host { gate: Gate::new(connections), not_before: None };
+            hosts.entry(host.to_owned()).or_insert_with(new).gate.clone()
         };
-        if urgent {
-            let _waits = Waits::new(waiting);
-            return slots.acquire_owned().await.ok();
-        }
-        loop {
-            let permit = Arc::clone(&slots).acquire_owned().await.ok()?;
-            if waiting.load(Ordering::Acquire) == 0 {
-                return Some(permit);
-            }
-            // Those who wait are served in turn: this one goes on to the next, and we come after all of them.
-            drop(permit);
-            tokio::task::yield_now().await;
-        }
+        let host = gate.enter(urgent).await?;
+        Some(Permit { _host: host, _all: self.all.clone().enter(urgent).await? })
     }
 
     /// The host asked to be left alone for so long.

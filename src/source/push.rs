@@ -48,7 +48,7 @@ impl Client {
         let first = self.checked(url)?;
         let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
         let mut next = first.clone();
-        for _ in 0..=self.most_redirects() {
+        for _ in 0..=self.bounds().redirects {
             let mut headers = self.identity(&next);
             let form = HeaderValue::from_static("application/x-www-form-urlencoded");
             headers.insert(header::CONTENT_TYPE, form);
@@ -62,7 +62,7 @@ impl Client {
             }
             next = self.led(&next, response.headers())?;
         }
-        Err(SourceError::new(&first, Trouble::TooManyRedirects(self.most_redirects())))
+        Err(self.too_many_redirects(&first))
     }
 
     /// Opens a connection and turns it into that of a WebSocket, whose frames are the caller's matter. `url` is one of
@@ -74,7 +74,7 @@ impl Client {
         let first = self.checked(&as_http(url))?;
         let http = self.upgrading()?;
         let mut next = first.clone();
-        for _ in 0..=self.most_redirects() {
+        for _ in 0..=self.bounds().redirects {
             let mut nonce = [0; 16];
             getrandom::fill(&mut nonce)
                 .map_err(|error| SourceError::new(url, Trouble::Broken(format!("no random numbers: {error}"))))?;
@@ -107,7 +107,7 @@ impl Client {
                 .map_err(|_| self.silent(&next))?
                 .map_err(|error| SourceError::new(url, Trouble::Broken(error.to_string())));
         }
-        Err(SourceError::new(&first, Trouble::TooManyRedirects(self.most_redirects())))
+        Err(self.too_many_redirects(&first))
     }
 
     fn silent(&self, url: &Url) -> SourceError {
@@ -117,10 +117,12 @@ impl Client {
     async fn answered(&self, url: &Url, request: reqwest::RequestBuilder) -> Result<Response> {
         self.reach().permits(url).await?;
         let timeout: Duration = self.timeout();
-        tokio::time::timeout(timeout, request.send())
+        let response = tokio::time::timeout(timeout, request.send())
             .await
             .map_err(|_| self.silent(url))?
-            .map_err(|error| SourceError::new(url, super::client::trouble(&error, timeout)))
+            .map_err(|error| SourceError::new(url, self.trouble(&error, timeout)))?;
+        self.check_head(url, response.headers())?;
+        Ok(response)
     }
 
     /// Where a redirect leads.

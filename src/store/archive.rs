@@ -23,17 +23,14 @@ use zip::result::ZipError;
 use zip::unstable::read::ZipIterable;
 
 use super::read_up_to;
+use crate::bounds::{self, Beyond, Bounds};
 
-/// The most members of one package.
-pub const MOST_MEMBERS: usize = 1_500_000;
 /// How much is read of a directory at once.
 const WINDOW: usize = 256 << 10;
 /// The fixed part of a local header.
 const LOCAL: usize = 30;
 /// What is allowed for the extra field of a local header before it has been seen.
 const EXTRA: u64 = 512;
-/// Deflate cannot do more.
-const MOST_UNFOLDED: u64 = 1100;
 
 /// How a member is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +70,9 @@ pub enum ArchiveError {
     /// The bytes are not what the directory says.
     #[error("{0}")]
     Damaged(String),
+    /// It is more than a bound allows.
+    #[error(transparent)]
+    Beyond(#[from] Beyond),
     /// The file could not be read.
     #[error("{0}")]
     Io(#[from] io::Error),
@@ -120,7 +120,7 @@ impl Flaw {
             Self::Twice => "the package has two members of that name",
             Self::Overlap => "it shares bytes with another member",
             Self::Outside => "it is said to lie outside of the package",
-            Self::Bomb => "it is said to unfold to more than deflate can",
+            Self::Bomb => "it is said to unfold to more than deflate can, or limit_unfolded allows",
         }
     }
 }
@@ -138,12 +138,12 @@ impl Directory {
     /// Walks the directory of a package.
     ///
     /// # Errors
-    /// If a part of it is not there yet, or it cannot be found. A directory that breaks off is kept up
-    /// to there.
-    pub fn read(package: Partial) -> Result<Self, ArchiveError> {
+    /// If a part of it is not there yet, it cannot be found, or has more members than allowed. A directory that breaks off
+    /// is kept up to there.
+    pub fn read(package: Partial, bounds: &Bounds) -> Result<Self, ArchiveError> {
         let keys = RandomState::new();
         let mut slots: Vec<Slot> = Vec::new();
-        let broken = walk(package, |name, member, flaw| {
+        let broken = walk(package, bounds, |name, member, flaw| {
             slots.push(Slot { key: keys.hash_one(name), member, flaw, used: false });
         })?;
         mark_overlaps(&mut slots);
@@ -162,9 +162,9 @@ impl Directory {
     ///
     /// # Errors
     /// As [`Directory::read`].
-    pub fn find_one(package: Partial, path: &str) -> Result<(Found, Option<String>), ArchiveError> {
+    pub fn find_one(package: Partial, path: &str, bounds: &Bounds) -> Result<(Found, Option<String>), ArchiveError> {
         let mut found = Found::Missing;
-        let broken = walk(package, |name, member, flaw| {
+        let broken = walk(package, bounds, |name, member, flaw| {
             if name != path.as_bytes() {
                 return;
             }
@@ -210,6 +210,7 @@ impl Directory {
 /// Visits the members of a package, as its directory has them; returns why that ended early, if it did.
 fn walk(
     mut package: Partial,
+    bounds: &Bounds,
     mut visit: impl FnMut(&[u8], Member, Option<Flaw>),
 ) -> Result<Option<String>, ArchiveError> {
     let (hole, size) = (Arc::clone(&package.hole), package.size);
@@ -228,8 +229,8 @@ fn walk(
     };
     let mut walk = ZipIterable::try_new(package, Config::default()).map_err(&failed)?;
     let count = walk.len();
-    if count > MOST_MEMBERS {
-        return Err(ArchiveError::NotZip(format!("it has {count} members, more than the {MOST_MEMBERS} allowed")));
+    if count as u64 > bounds.members {
+        return Err(bounds::MEMBERS.passed("the number of its members", bounds).into());
     }
     for (seen, entry) in walk.files().map_err(&failed)?.enumerate() {
         let entry = match entry {
@@ -271,7 +272,7 @@ fn walk(
             Some(Flaw::Method)
         } else if member.least_end().is_none_or(|end| end > size) {
             Some(Flaw::Outside)
-        } else if content > compressed.saturating_mul(MOST_UNFOLDED).saturating_add(MOST_UNFOLDED)
+        } else if content > compressed.saturating_mul(bounds.unfolded).saturating_add(bounds.unfolded)
             || (method == Some(Method::Stored) && content != compressed)
         {
             Some(Flaw::Bomb)

@@ -6,11 +6,12 @@
 use std::sync::Arc;
 
 use super::dumps::{MANIFEST, PATCH};
-use super::lists::{self, Spooled};
+use super::lists::{self, Budget, Spooled};
 use super::packages::Package;
 use super::status::Status;
+use crate::bounds::{self, Bounds};
 use crate::catalog::{Attached, CatalogError, MemberRow, MemberState, Record, Transaction, UnseenMember};
-use crate::document::{Datetime, Entry, Facts, Limits, Reader};
+use crate::document::{Datetime, Entry, Facts};
 use crate::path::Mapper;
 use crate::source::{SourceError, Trouble};
 use crate::store::archive::{Directory, Found, Member, Method, Partial};
@@ -28,6 +29,7 @@ pub(super) struct Fresh {
 /// Gives versions the members of one package as their content, and gathers what does not fit.
 pub(super) struct Attacher {
     package: Arc<Package>,
+    bounds: Bounds,
     directory: Directory,
     attached: u64,
     others: u64,
@@ -46,15 +48,15 @@ impl Attacher {
     ///
     /// # Errors
     /// If it cannot be read after all.
-    pub(super) fn new(package: &Arc<Package>) -> Result<Self, SourceError> {
+    pub(super) fn new(package: &Arc<Package>, bounds: &Bounds) -> Result<Self, SourceError> {
         let failed = |error: String| SourceError::new(&package.url, Trouble::Nowhere(error));
         let own = Arc::clone(package);
         let total = package.total().or_else(|| package.file.metadata().map(|metadata| metadata.len()).ok());
         let partial =
             Partial::new(Arc::clone(&package.file), total.unwrap_or(0), move |begin, end| own.has(begin, end));
-        let directory = Directory::read(partial).map_err(|error| failed(error.to_string()))?;
+        let directory = Directory::read(partial, bounds).map_err(|error| failed(error.to_string()))?;
         let (package, told, fresh) = (Arc::clone(package), Vec::new(), Vec::new());
-        Ok(Self { package, directory, attached: 0, others: 0, unlisted: 0, flawed: 0, told, fresh })
+        Ok(Self { package, bounds: *bounds, directory, attached: 0, others: 0, unlisted: 0, flawed: 0, told, fresh })
     }
 
     fn flaw(&mut self, uri: &str, why: &str) {
@@ -84,6 +86,11 @@ impl Attacher {
         if let Some(size) = record.size.filter(|size| *size != member.size) {
             let why = format!("it has {} bytes where the manifest says {size}", member.size);
             self.flaw(&record.uri, &why);
+            return None;
+        }
+        if record.size.is_none() && member.size > self.bounds.resource {
+            let beyond = bounds::RESOURCE.passed("its size", &self.bounds);
+            self.flaw(&record.uri, &beyond.to_string());
             return None;
         }
         Some(self.row(&member))
@@ -237,7 +244,7 @@ pub(super) fn beside_list(
     length_suffices: bool,
 ) -> Result<Option<Fresh>, CatalogError> {
     let Some(package) = &document.package else { return Ok(None) };
-    let mut attacher = match Attacher::new(package) {
+    let mut attacher = match Attacher::new(package, &document.bounds) {
         Ok(attacher) => attacher,
         Err(error) => {
             status.error(&error.to_string());
@@ -247,13 +254,14 @@ pub(super) fn beside_list(
     let file = std::fs::File::open(&document.path).map_err(|error| CatalogError::io(&document.path, error))?;
     let url = format!("{} ({MANIFEST})", document.row.url);
     let at = document.row.at.unwrap_or_else(Datetime::now);
-    let mut reader = match Reader::open(&file, &url, Limits::default()) {
+    let mut reader = match document.reader(&file, &url) {
         Ok(reader) => reader,
         Err(error) => {
             status.error(&error.to_string());
             return Ok(None);
         }
     };
+    let budget = Budget::new(&document.bounds);
     loop {
         let entry = match reader.next() {
             Ok(Some(entry)) => entry,
@@ -263,8 +271,12 @@ pub(super) fn beside_list(
                 break;
             }
         };
+        if let Err(beyond) = budget.take() {
+            status.error(&format!("{url}: {beyond}; the members that it names before that are used"));
+            break;
+        }
         let facts = Facts::of_entry(&entry, reader.warnings_mut());
-        let Some(record) = lists::record(mapper, &document.base, &entry, &facts, at, reader.warnings_mut()) else {
+        let Some(record) = lists::record(mapper, document, &entry, &facts, at, reader.warnings_mut()) else {
             continue;
         };
         attacher.give_listed(transaction, directory, &entry, &record, length_suffices)?;

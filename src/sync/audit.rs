@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
-use super::lists::{self, Lists, Spooled};
+use super::lists::{self, Budget, Lists, Spooled};
 use super::{Engine, SyncError, check, dumps, sets};
 use crate::catalog::{CatalogError, Compared, Comparison, Difference, SetRow, SetState};
-use crate::document::{Capability, Facts, Limits, Reader};
+use crate::document::{Capability, Facts};
 use crate::source::FoundSet;
 
 /// The most findings of one kind that are told one by one.
@@ -159,8 +159,9 @@ fn compare(engine: &Engine, set: &SetRow, lists: Lists, mut audit: Audit) -> Res
     engine.readers.ask(|reader| {
         let mut comparison = Comparison::new(reader, set.id, set.directory);
         let mut all = whole;
+        let budget = Budget::new(&engine.config.bounds);
         for document in &lists.read {
-            all &= compare_document(engine, document, &mut comparison, &mut audit)?;
+            all &= compare_document(engine, document, &budget, &mut comparison, &mut audit)?;
         }
         // Of what was not read nobody knows what it lists.
         if all {
@@ -177,12 +178,13 @@ fn compare(engine: &Engine, set: &SetRow, lists: Lists, mut audit: Audit) -> Res
 fn compare_document(
     engine: &Engine,
     document: &Spooled,
+    budget: &Budget,
     comparison: &mut Comparison<'_>,
     audit: &mut Audit,
 ) -> Result<bool, CatalogError> {
     let io = |error| CatalogError::io(&document.path, error);
     let file = std::fs::File::open(&document.path).map_err(io)?;
-    let mut reader = match Reader::open(&file, &document.row.url, Limits::default()) {
+    let mut reader = match document.reader(&file, &document.row.url) {
         Ok(reader) => reader,
         Err(error) => {
             audit.unread.push(error.to_string());
@@ -199,9 +201,13 @@ fn compare_document(
                 return Ok(false);
             }
         };
+        if let Err(beyond) = budget.take() {
+            audit.unread.push(format!("{}: {beyond}", document.row.url));
+            return Ok(false);
+        }
         let facts = Facts::of_entry(&entry, reader.warnings_mut());
         let mapper = &engine.mapper;
-        let Some(record) = lists::record(mapper, &document.base, &entry, &facts, at, reader.warnings_mut()) else {
+        let Some(record) = lists::record(mapper, document, &entry, &facts, at, reader.warnings_mut()) else {
             continue;
         };
         audit.listed += 1;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::attach::{Attacher, Fresh};
 use super::dumps;
 use super::listing::{Readers, Reading};
-use super::lists::{Lists, Spooled};
+use super::lists::{Budget, Lists, Spooled};
 use super::seed::{self, Baseline};
 use super::status::Status;
 use super::{Engine, Summary, SyncError};
@@ -65,7 +65,8 @@ pub(super) async fn bring(
         Ok(notified || !reader.feeds(set.id)?.is_empty())
     })?;
     let recent = if beside.is_some() { Recent::wanted() } else { Recent::default() };
-    let work = Work { lists, dumped, accept_deletions, followed, recent };
+    let budget = Budget::new(&engine.config.bounds);
+    let work = Work { lists, dumped, accept_deletions, followed, recent, budget };
     engine.ledger.long_step_made();
     let applying = engine.ledger.step(move |writer| writer.long(|writer| apply(writer, &mapper, &status, &own, work)));
     let reading = async {
@@ -104,6 +105,8 @@ struct Work {
     followed: bool,
     /// For what follows this step.
     recent: Recent,
+    /// What may still be read.
+    budget: Arc<Budget>,
 }
 
 /// Applies documents in one step.
@@ -114,7 +117,7 @@ fn apply(
     set: &SetRow,
     work: Work,
 ) -> Result<((Summary, Applied), crate::catalog::Changes), CatalogError> {
-    let Work { lists, dumped, accept_deletions, followed, recent } = work;
+    let Work { lists, dumped, accept_deletions, followed, recent, budget } = work;
     let mut summary = Summary { not_modified: lists.unchanged.len() as u64, ..Summary::default() };
     let cursor = lists.cursor();
     let edition = lists.edition();
@@ -144,7 +147,7 @@ fn apply(
     let (mut whole_documents, mut fresh) = (Vec::new(), Vec::new());
     let mut documents = lists.read.into_iter().map(Arc::new);
     std::thread::scope(|scope| -> Result<(), CatalogError> {
-        let mut readers = Readers::start(scope, mapper, status)
+        let mut readers = Readers::start(scope, mapper, status, &budget)
             .map_err(|error| CatalogError::io(Path::new("a thread that reads lists"), error))?;
         let mut begin = |document: Arc<Spooled>| {
             let reading = readers.begin(Arc::clone(&document), document.package.is_some())?;
@@ -246,13 +249,14 @@ fn apply_document(
     fresh: &mut Vec<Fresh>,
 ) -> Result<Option<u64>, CatalogError> {
     let Part { set, id, document, status } = *part;
-    let mut attacher = match document.package.as_ref().map(Attacher::new).transpose() {
-        Ok(attacher) => attacher,
-        Err(error) => {
-            status.error(&error.to_string());
-            None
-        }
-    };
+    let mut attacher =
+        match document.package.as_ref().map(|package| Attacher::new(package, &document.bounds)).transpose() {
+            Ok(attacher) => attacher,
+            Err(error) => {
+                status.error(&error.to_string());
+                None
+            }
+        };
     let mut repeated = Warnings::default();
     let read = reading.give(status, |batch| {
         let all = transaction.upsert_all(set.id, set.directory, id, &batch.records)?;

@@ -2,23 +2,29 @@
 
 use std::time::Duration;
 
+use crate::bounds::Bounds;
 use crate::catalog::Reading;
 use crate::document::{Capability, Datetime, Facts, Kind, Limits, Reader, Warnings};
 
 /// An interval that ends so much later than now is a mistake.
 const FUTURE: Duration = Duration::from_secs(26 * 3600);
 
+/// What is read of a body: a notification is no larger where it came compressed.
+fn limits(bounds: &Bounds) -> Limits {
+    Limits { document: bounds.document.min(bounds.delivery), ..Limits::of(bounds) }
+}
+
 /// What a body is good for. `came` is our clock.
-pub(super) fn read(capability: Capability, body: &[u8], came: Datetime) -> Reading {
+pub(super) fn read(capability: Capability, body: &[u8], came: Datetime, bounds: &Bounds) -> Reading {
     if capability == Capability::FrameworkNotification {
         return Reading::Ping;
     }
-    changes_of(body, came).unwrap_or(Reading::Ping)
+    changes_of(body, came, bounds).unwrap_or(Reading::Ping)
 }
 
 /// The changes that a body tells; none if it is not a document of changes that can be read to its end.
-fn changes_of(body: &[u8], came: Datetime) -> Option<Reading> {
-    let mut reader = Reader::open(body, "notification", Limits::default()).ok()?;
+fn changes_of(body: &[u8], came: Datetime, bounds: &Bounds) -> Option<Reading> {
+    let mut reader = Reader::open(body, "notification", limits(bounds)).ok()?;
     let head = reader.head().clone();
     let fits = matches!(head.capability(), None | Some(Capability::ChangeNotification | Capability::ChangeList));
     if !fits || head.kind != Kind::UrlSet {
@@ -63,10 +69,10 @@ pub struct Announced {
 
 impl Announced {
     /// Reads a framework notification. What cannot be read may have said anything.
-    pub(super) fn of(body: &[u8]) -> Self {
+    pub(super) fn of(body: &[u8], bounds: &Bounds) -> Self {
         let mut announced = Self::default();
         let everything = Self { offers: true, lists: true, named: true };
-        let Ok(mut reader) = Reader::open(body, "notification", Limits::default()) else { return everything };
+        let Ok(mut reader) = Reader::open(body, "notification", limits(bounds)) else { return everything };
         loop {
             match reader.next() {
                 Ok(None) if announced == Self::default() => return everything,
@@ -111,7 +117,8 @@ mod tests {
         let interval = "from=\"2013-01-01T00:00:00Z\" until=\"2013-01-01T00:00:09Z\"";
         let dated = entry("change=\"updated\" datetime=\"2013-01-01T00:00:04Z\"");
         let start = 1_356_998_400;
-        let read = |body: &str| read(Capability::ChangeNotification, body.as_bytes(), at(start + 100));
+        let read =
+            |body: &str| read(Capability::ChangeNotification, body.as_bytes(), at(start + 100), &Bounds::default());
         let whole = |dated| Reading::Whole { from: at(start), until: at(start + 9), dated };
         for (what, body, expected) in [
             ("as the specification says", document(&format!("{own} {interval}"), &dated), whole(true)),
@@ -163,8 +170,8 @@ mod tests {
             ("capability=\"description\"", Announced { offers: true, ..Announced::default() }),
             ("", everything),
         ] {
-            assert_eq!(Announced::of(body(capability).as_bytes()), expected, "{capability}");
+            assert_eq!(Announced::of(body(capability).as_bytes(), &Bounds::default()), expected, "{capability}");
         }
-        assert_eq!(Announced::of(b"what"), everything);
+        assert_eq!(Announced::of(b"what", &Bounds::default()), everything);
     }
 }

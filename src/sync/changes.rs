@@ -6,16 +6,18 @@
 //!
 //! The cursor of a feed passes a document only when all of it is in the tree.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
 use super::attach::{Attacher, Fresh};
 use super::dumps::{self, Packed};
 use super::feeds::{self, Chain, Followed, Look};
-use super::lists::{self, About, Spooled};
-use super::order::{self, Survey};
+use super::lists::{self, About, Budget, Spooled};
+use super::order::{self, Survey, Unsurveyed};
 use super::status::Status;
 use super::{Engine, SeedFrom, Summary, SyncError};
+use crate::bounds::Bounds;
 use crate::catalog::{
     Beginning, CatalogError, Changed, Changes, DocumentRow, Feed, How, Record, SetRow, SetState, Tally, Transaction,
     Writer,
@@ -27,6 +29,8 @@ use crate::store::Store;
 
 /// What a request costs, in bytes that could come in its stead.
 const REQUEST: u64 = 16 << 10;
+/// The most changes within one moment that are remembered, to tell an older edition of a list.
+const MOST_WITHIN: usize = 1_000_000;
 /// Below so many changes nobody looks whether packages would cost less.
 const WORTH_A_LOOK: u64 = 16;
 
@@ -71,6 +75,7 @@ pub(super) async fn bring(
     let gone_roots: Vec<&Feed> =
         known.iter().filter(|feed| feed.capability == capability && !roots.contains(&feed.root)).collect();
     let mut left = Vec::new();
+    let budget = Budget::new(&engine.config.bounds);
     let (mut errors, mut unchanged, mut gone) = (Vec::new(), 0, 0);
     for root in roots {
         let mut feed = match known.iter().find(|feed| feed.root == *root) {
@@ -88,7 +93,7 @@ pub(super) async fn bring(
         let how = if feed.failure.is_some() { how.max(Look::Again) } else { how };
         match feeds::follow(engine, &feed, covered, how).await {
             Ok(Followed::Unchanged) => unchanged += 1,
-            Ok(Followed::Changed(chain)) => left.push(survey(*chain, set.cursor).await?),
+            Ok(Followed::Changed(chain)) => left.push(survey(*chain, set.cursor, &budget).await?),
             Err(error) if feeds::is_gone(&error) => {
                 engine.status().warning(&format!("{error}; what it would tell of is found by reading the lists again"));
                 gone += 1;
@@ -105,9 +110,9 @@ pub(super) async fn bring(
     }
     errors.iter().for_each(|error| engine.status().error(&error.to_string()));
     let plan = match capability {
-        Capability::ChangeDump => unpack(engine, set, left).await?,
+        Capability::ChangeDump => unpack(engine, set, left, &budget).await?,
         _ => {
-            let choice = choose(engine, set, &dumps, covered, &left).await?;
+            let choice = choose(engine, set, &dumps, covered, &left, &budget).await?;
             Plan { packages: choice.packages, left, how: choice.how, why: choice.why }
         }
     };
@@ -126,10 +131,10 @@ pub(super) async fn bring(
     Ok(if gap { Outcome::Gap(summary) } else { Outcome::Applied(summary) })
 }
 
-async fn survey(chain: Chain, floor: Option<Datetime>) -> Result<Left, SyncError> {
+async fn survey(chain: Chain, floor: Option<Datetime>, budget: &Arc<Budget>) -> Result<Left, SyncError> {
     let Chain { documents, feed, failure, hole } = chain;
     let own = feed.clone();
-    let documents = surveyed(documents, own, floor).await?;
+    let documents = surveyed(documents, own, floor, budget).await?;
     Ok(Left { feed, documents, failure, hole })
 }
 
@@ -137,18 +142,20 @@ async fn surveyed(
     documents: Vec<Spooled>,
     feed: Feed,
     floor: Option<Datetime>,
+    budget: &Arc<Budget>,
 ) -> Result<Vec<(Spooled, Survey)>, SyncError> {
+    let budget = Arc::clone(budget);
     let looked = tokio::task::spawn_blocking(move || {
         let survey = |document: Spooled| {
-            let survey = order::survey(&document, &feed, floor)?;
+            let survey = order::survey(&document, &feed, floor, &budget)?;
             Ok((document, survey))
         };
-        documents.into_iter().map(survey).collect::<std::io::Result<Vec<_>>>()
+        documents.into_iter().map(survey).collect::<Result<Vec<_>, Unsurveyed>>()
     });
-    looked
-        .await
-        .map_err(|error| SyncError::Cache(error.to_string()))?
-        .map_err(|error| SyncError::Cache(error.to_string()))
+    looked.await.map_err(|error| SyncError::Cache(error.to_string()))?.map_err(|error| match error {
+        Unsurveyed::Disk(error) => SyncError::Cache(error.to_string()),
+        Unsurveyed::Beyond(beyond) => SyncError::Unfit(beyond.to_string()),
+    })
 }
 
 /// What one step applies.
@@ -184,6 +191,7 @@ async fn choose(
     dumps: &[String],
     covered: Option<Datetime>,
     left: &[Left],
+    budget: &Arc<Budget>,
 ) -> Result<Choice, SyncError> {
     let list = |why: String| Choice { packages: Vec::new(), how: "changelist", why };
     let documents = || left.iter().flat_map(|left| &left.documents);
@@ -234,12 +242,12 @@ async fn choose(
         return Ok(list(format!("the Change Dump cannot be used: {error}")));
     }
     let feed = Feed::new("", Capability::ChangeDump);
-    let packages = surveyed(manifests.read, feed, set.cursor).await?;
+    let packages = surveyed(manifests.read, feed, set.cursor, budget).await?;
     Ok(Choice { packages, how: "changedump", why: costs })
 }
 
 /// Turns documents that list packages into the manifests of those packages.
-async fn unpack(engine: &Arc<Engine>, set: &SetRow, left: Vec<Left>) -> Result<Plan, SyncError> {
+async fn unpack(engine: &Arc<Engine>, set: &SetRow, left: Vec<Left>, budget: &Arc<Budget>) -> Result<Plan, SyncError> {
     let mut unpacked = Vec::new();
     for mut one in left {
         let documents: Vec<Spooled> = one.documents.drain(..).map(|(document, _)| document).collect();
@@ -256,7 +264,7 @@ async fn unpack(engine: &Arc<Engine>, set: &SetRow, left: Vec<Left>) -> Result<P
             // When all its packages are in, so is all of its interval.
             one.feed.cursor = one.feed.cursor.max(until);
         }
-        one.documents = surveyed(manifests.read, one.feed.clone(), set.cursor).await?;
+        one.documents = surveyed(manifests.read, one.feed.clone(), set.cursor, budget).await?;
         unpacked.push(one);
     }
     let why = "the Source offers no Change List".to_owned();
@@ -273,6 +281,8 @@ pub(super) struct Told {
     pub(super) deliveries: Vec<Delivered>,
     /// The deliveries that are dealt with then.
     pub(super) done: Vec<i64>,
+    /// What of them is read.
+    pub(super) bounds: Bounds,
 }
 
 /// What was delivered on a channel.
@@ -287,7 +297,7 @@ pub(super) struct Delivered {
 
 impl Delivered {
     /// As a document that was brought here.
-    fn spooled(&self, url: &str, store: &Store) -> Result<Spooled, CatalogError> {
+    fn spooled(&self, url: &str, store: &Store, bounds: &Bounds) -> Result<Spooled, CatalogError> {
         let failed = |error: std::io::Error| CatalogError::Io { path: store.root().display().to_string(), error };
         let mut file = store.spool().map_err(failed)?;
         std::io::Write::write_all(&mut file, &self.body).map_err(failed)?;
@@ -297,7 +307,7 @@ impl Delivered {
             .map_err(|error| failed(std::io::Error::other(format!("{url}: {error}"))))?;
         let row = DocumentRow { url: url.to_owned(), ..DocumentRow::default() };
         let about = About { from: Some(self.from), until: Some(self.until), ..About::default() };
-        Ok(Spooled { row, base, path: file.into_temp_path(), package: None, about })
+        Ok(Spooled { row, base, path: file.into_temp_path(), package: None, about, bounds: *bounds })
     }
 }
 
@@ -319,10 +329,13 @@ pub(super) fn tell(
     let mut step = Step::new(&mut transaction, mapper, status, store, set);
     let mut doubtful = false;
     let feed = Feed::new(&told.url, Capability::ChangeNotification);
+    let budget = Budget::new(&told.bounds);
     for delivered in &told.deliveries {
-        let document = delivered.spooled(&told.url, store)?;
-        let survey = order::survey(&document, &feed, set.cursor)
-            .map_err(|error| CatalogError::Io { path: store.root().display().to_string(), error })?;
+        let document = delivered.spooled(&told.url, store, &told.bounds)?;
+        let survey = order::survey(&document, &feed, set.cursor, &budget).map_err(|error| match error {
+            Unsurveyed::Disk(error) => CatalogError::Io { path: store.root().display().to_string(), error },
+            Unsurveyed::Beyond(beyond) => beyond.into(),
+        })?;
         step.document(&document, &survey)?;
         if delivered.sure {
             doubtful |= !step.stale.is_empty();
@@ -359,13 +372,24 @@ fn apply(
     let mut partial = false;
     for (document, survey) in &plan.packages {
         // What breaks off here, the list tells of.
-        step.document(document, survey)?;
+        if survey.unusable().is_none() {
+            step.document(document, survey)?;
+        }
     }
     let mut feeds = Vec::new();
     let mut gap = None;
     for Left { mut feed, documents, failure, hole } in plan.left {
         let mut failure = failure.map(|error| error.to_string());
         for (document, survey) in &documents {
+            if let Some(why) = survey.unusable() {
+                let why = format!(
+                    "{}: {why}; its changes are not in the order of time, and wait until it can be read whole",
+                    document.row.url
+                );
+                status.error(&why);
+                failure = Some(why);
+                break;
+            }
             let end = step.document(document, survey)?;
             feed.has_read(Beginning { entries: survey.entries, digest: survey.digest }, survey.known);
             if hole.is_none() {
@@ -435,6 +459,9 @@ struct Step<'s, 'w> {
     fresh: Vec<Fresh>,
     /// Changes that are known, and are not what the tree shows: if nothing follows them, they have happened again.
     stale: HashMap<String, (Record, How)>,
+    /// The resources that changed, by what was read so far, at the moment that was come to.
+    told: (Option<Datetime>, HashSet<u64>),
+    keys: RandomState,
 }
 
 impl<'s, 'w> Step<'s, 'w> {
@@ -455,18 +482,21 @@ impl<'s, 'w> Step<'s, 'w> {
             tally: Tally::default(),
             fresh: Vec::new(),
             stale: HashMap::new(),
+            told: (None, HashSet::new()),
+            keys: RandomState::new(),
         }
     }
 
     /// Applies one document.
     fn document(&mut self, document: &Spooled, survey: &Survey) -> Result<End, CatalogError> {
-        let mut attacher = match document.package.as_ref().map(Attacher::new).transpose() {
-            Ok(attacher) => attacher,
-            Err(error) => {
-                self.status.error(&error.to_string());
-                None
-            }
-        };
+        let mut attacher =
+            match document.package.as_ref().map(|package| Attacher::new(package, &document.bounds)).transpose() {
+                Ok(attacher) => attacher,
+                Err(error) => {
+                    self.status.error(&error.to_string());
+                    None
+                }
+            };
         let mut warnings = Warnings::default();
         let before = self.tally;
         let mut last = None;
@@ -496,9 +526,15 @@ impl<'s, 'w> Step<'s, 'w> {
                 (last, earliest) = (last.max(own), earliest.max(own));
             }
             let (changed, version) = self.change(&record, how, false)?;
+            let skipped = survey.before.max(document.about.from.or(Some(moment)));
             match changed {
-                Changed::Stale => drop(self.stale.insert(record.uri.clone(), (record.clone(), how))),
+                Changed::Stale if !how.is_exact() || skipped >= Some(moment) || self.has_told(&record) => {
+                    drop(self.stale.insert(record.uri.clone(), (record.clone(), how)));
+                }
                 _ => drop(self.stale.remove(&record.uri)),
+            }
+            if how.is_exact() && !matches!(changed, Changed::Stale | Changed::Past) {
+                self.note_told(&record);
             }
             self.tally.count(changed);
             if let (Some(attacher), Some(version)) = (&mut attacher, version) {
@@ -524,6 +560,24 @@ impl<'s, 'w> Step<'s, 'w> {
         Ok(End { last, broken })
     }
 
+    /// Whether what the tree shows of a resource, since the same moment as this change, was told of before it. If not, what
+    /// is read is older than that: an edition that was kept too long somewhere, or the list of before a notification.
+    fn has_told(&self, record: &Record) -> bool {
+        // Of too many within one moment, none is taken for older.
+        let told = &self.told.1;
+        self.told.0 == Some(record.begin)
+            && (told.len() >= MOST_WITHIN || told.contains(&self.keys.hash_one(&record.uri)))
+    }
+
+    fn note_told(&mut self, record: &Record) {
+        if self.told.0 != Some(record.begin) {
+            self.told = (Some(record.begin), HashSet::new());
+        }
+        if self.told.1.len() < MOST_WITHIN {
+            self.told.1.insert(self.keys.hash_one(&record.uri));
+        }
+    }
+
     /// The last document of a feed has been applied. What it says last of a resource is so, however often it was
     /// so before.
     fn settle(&mut self) -> Result<(), CatalogError> {
@@ -544,7 +598,7 @@ impl<'s, 'w> Step<'s, 'w> {
         exact: bool,
         warnings: &mut Warnings,
     ) -> Option<(Record, How)> {
-        let mut record = lists::record(self.mapper, &document.base, entry, facts, moment, warnings)?;
+        let mut record = lists::record(self.mapper, document, entry, facts, moment, warnings)?;
         record.begin = moment;
         let kind = facts.change.unwrap_or_else(|| {
             warnings.push(entry.line, "an entry that does not say what changed; taken as updated");

@@ -27,6 +27,7 @@ use super::ranges::Ranges;
 use super::readahead::Readahead;
 use super::status::Status;
 use super::{Config, Shared, Verify};
+use crate::bounds::Bounds;
 use crate::catalog::{Content, MemberRow, MemberState, Place, Pool, Stored, VersionRow};
 use crate::document::{Algorithm, Datetime};
 use crate::source::{Asked, Client, Expected, SourceError, Trouble};
@@ -101,6 +102,7 @@ pub(super) struct Contents {
     pub(super) ledger: Ledger,
     pub(super) status: Arc<Status>,
     pub(super) files: OpenFiles,
+    pub(super) bounds: Bounds,
     pub(super) readahead: Readahead,
     pub(super) packages: Arc<Packages>,
     /// Archives that do not answer. The Source itself is always asked.
@@ -135,7 +137,7 @@ impl Contents {
         doubts: mpsc::UnboundedSender<Doubt>,
         history: &Arc<History>,
     ) -> Arc<Self> {
-        let Shared { client, store, readers, ledger, status, files } = shared;
+        let Shared { client, store, readers, ledger, status, files, bounds } = shared;
         let ahead = client.connections().saturating_sub(1).max(1);
         Arc::new(Self {
             verify: config.verify,
@@ -146,6 +148,7 @@ impl Contents {
             ledger,
             status,
             files,
+            bounds,
             readahead: Readahead::new(),
             packages: Arc::clone(packages),
             silent: Silent::new(),
@@ -227,6 +230,11 @@ impl Contents {
         let failure = Failure::new(reason);
         locked(&self.failures).put(version, (Instant::now(), failure.clone()));
         failure
+    }
+
+    /// Forgets what failed a moment ago: who asks anew gets a new answer.
+    pub(super) fn try_again(&self) {
+        locked(&self.failures).clear();
     }
 
     pub(super) fn streaming(&self, version: i64) -> bool {
@@ -365,6 +373,7 @@ impl Contents {
                 continue;
             }
             let job = download::Job {
+                bounds: &self.bounds,
                 client: &self.client,
                 store: &self.store,
                 status: &self.status,

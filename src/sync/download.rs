@@ -12,6 +12,7 @@ use super::fill::{Fill, MOST_BREAKS, Notes, Result, is_same, whole};
 use super::ledger::boot;
 use super::mementos::Location;
 use super::status::Status;
+use crate::bounds::{self, Bounds};
 use crate::catalog::Content;
 use crate::source::{Answer, Asked, Client, Expected, Form, Hasher, SourceError, Sums, Trouble, decode, verify};
 use crate::store::Store;
@@ -20,10 +21,9 @@ use crate::store::Store;
 const SMALL: u64 = 1 << 20;
 /// From this size on, `verify=stream` serves a file before the whole is there.
 pub(super) const STREAM_FROM: u64 = 8 << 20;
-/// The most that a coded body may unfold to, for each byte of it; gzip cannot do more than 1032.
-const MOST_UNFOLDED: u64 = 1100;
-/// The largest decoded body that is taken in any case.
+/// The largest decoded body that is taken however small the coded one is.
 const UNFOLDED_FREE: u64 = 64 << 20;
+
 /// Bytes that are in the store now.
 #[derive(Debug)]
 pub(super) struct Served {
@@ -48,7 +48,14 @@ pub(super) struct Job<'j> {
     pub(super) place: &'j Location,
     pub(super) expected: &'j Expected,
     pub(super) verify: Verify,
+    pub(super) bounds: &'j Bounds,
     pub(super) patience: Option<Duration>,
+}
+
+/// The most bytes of a resource, and what is wrong with more. What is listed to be longer is meant to be.
+fn most(bounds: &Bounds, expected: &Expected) -> (u64, Trouble) {
+    let most = bounds.resource.max(expected.length.unwrap_or(0));
+    (most, bounds::RESOURCE.passed("its size", bounds).into())
 }
 
 impl Job<'_> {
@@ -107,6 +114,10 @@ impl Job<'_> {
             let announced = answer.length();
             if !resumed && coding.is_none() && self.expected.encoding.is_none() && self.strict() {
                 self.check_announced(announced)?;
+            }
+            let (most, trouble) = most(self.bounds, self.expected);
+            if announced.is_some_and(|length| length > most) {
+                return Err(self.error(trouble));
             }
             if !resumed && announced.is_some_and(|length| length <= SMALL) {
                 match self.small(answer).await {
@@ -201,6 +212,7 @@ impl Job<'_> {
             parts: &self.flight.parts,
             patience: self.patience,
             listed: self.expected.length.filter(|_| self.strict() && !coded),
+            most: most(self.bounds, self.expected),
             held_to_a_hash: self.held_to_a_hash(),
             aside: self.flight.stream.get().is_some(),
             gone: None,
@@ -287,7 +299,8 @@ impl Job<'_> {
     }
 
     fn judge(&self, coding: Option<String>) -> Judge {
-        Judge { expected: self.expected.clone(), verify: self.verify, coding, url: self.place.url.clone() }
+        let url = self.place.url.clone();
+        Judge { expected: self.expected.clone(), verify: self.verify, bounds: *self.bounds, coding, url }
     }
 
     async fn blocking(
@@ -326,6 +339,7 @@ impl Read for Watched<'_> {
 pub(super) struct Judge {
     pub(super) expected: Expected,
     pub(super) verify: Verify,
+    pub(super) bounds: Bounds,
     /// What the server said it applied.
     pub(super) coding: Option<String>,
     pub(super) url: String,
@@ -358,10 +372,14 @@ impl Judge {
         }
         let mut out = store.spool().map_err(|error| Trouble::Disk(error.to_string()))?;
         let room = store.room().map(|room| room.available / 2).map_err(|error| Trouble::Disk(error.to_string()))?;
-        let most = raw.length.saturating_mul(MOST_UNFOLDED).max(UNFOLDED_FREE).min(room);
-        let unfolded = decode(coding, open()?, &mut out, &self.expected.hashes, most);
-        let unfolded = match unfolded {
+        let unfolded = raw.length.saturating_mul(self.bounds.unfolded).max(UNFOLDED_FREE);
+        let bomb = bounds::UNFOLDED.passed("how much its content unfolds", &self.bounds);
+        let full = "what it unfolds to is more than half of the room that is free".to_owned();
+        let all = [(unfolded, bomb.into()), most(&self.bounds, &self.expected), (room, Trouble::Disk(full))];
+        let (most, beyond) = all.into_iter().min_by_key(|(most, _)| *most).unwrap_or((0, Trouble::TooLarge(0)));
+        let unfolded = match decode(coding, open()?, &mut out, &self.expected.hashes, most) {
             Ok(unfolded) => unfolded,
+            Err(Trouble::TooLarge(_)) => return Err(beyond),
             // The server may have sent it as it is, whatever was declared.
             Err(Trouble::BadCoding { .. }) if self.coding.is_none() && verdict.is_ok() => {
                 return Ok(plain(verified, None));

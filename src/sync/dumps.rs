@@ -10,6 +10,7 @@
 
 mod changes;
 
+use std::collections::HashSet;
 use std::io::Read as _;
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ use super::lists::{self, About, Lists, Spooled};
 use super::packages::Package;
 use super::status::Status;
 use super::{Engine, SyncError};
+use crate::bounds::{self, Bounds};
 use crate::catalog::{DocumentRow, PackageRow, Recent, SetRow};
 use crate::document::{Capability, Datetime, Facts, Limits, Reader};
 use crate::source::{SourceError, Trouble};
@@ -109,10 +111,11 @@ pub(super) async fn bring(engine: &Arc<Engine>, set: &SetRow, roots: &[String], 
     let read = found.read;
     let looked = tokio::task::spawn_blocking(move || {
         let mut packages = Vec::new();
+        let mut editions = HashSet::new();
         let mut failed = Vec::new();
         let mut documents = Vec::new();
         for document in &read {
-            match packages_of(document, rset, &status, &mut packages, &mut failed) {
+            match packages_of(document, rset, &status, &mut editions, &mut packages, &mut failed) {
                 Ok(entries) => documents.push(DocumentRow { entries, ..document.row.clone() }),
                 Err(error) => failed.push(error),
             }
@@ -135,6 +138,7 @@ fn packages_of(
     document: &Spooled,
     rset: i64,
     status: &Status,
+    editions: &mut HashSet<(String, String)>,
     packages: &mut Vec<Listed>,
     failed: &mut Vec<SourceError>,
 ) -> Result<u64, SourceError> {
@@ -144,7 +148,7 @@ fn packages_of(
         SourceError::new(url, Trouble::Nowhere(format!("line {}: {}", error.line, error.problem)))
     };
     let file = std::fs::File::open(&document.path).map_err(disk)?;
-    let mut reader = Reader::open(&file, url, Limits::default()).map_err(unreadable)?;
+    let mut reader = document.reader(&file, url).map_err(unreadable)?;
     let mut entries = 0;
     while let Some(entry) = reader.next().map_err(unreadable)? {
         entries += 1;
@@ -167,8 +171,12 @@ fn packages_of(
             facts.lastmod.map(|time| time.to_string()).unwrap_or_default(),
             facts.until.map(|time| time.to_string()).unwrap_or_default()
         );
-        if packages.iter().any(|known| known.row.url == location.as_str() && known.row.edition == edition) {
+        if !editions.insert((location.to_string(), edition.clone())) {
             continue;
+        }
+        if packages.len() as u64 >= document.bounds.documents {
+            let beyond = bounds::DOCUMENTS.passed("the number of its packages", &document.bounds);
+            return Err(SourceError::new(url, beyond.into()));
         }
         let contents = entry.links.iter().find(|link| link.is("contents")).and_then(|link| link.href());
         packages.push(Listed {
@@ -366,13 +374,13 @@ async fn inner_manifest(
         }
         Found::Refused(why) => return Err(failed(Trouble::Nowhere(format!("{MANIFEST}: {why}")))),
     };
-    let most = Limits::default().document;
-    if member.size > most {
-        return Err(failed(Trouble::TooLarge(most)));
+    let bounds = engine.config.bounds;
+    if member.size > bounds.document {
+        return Err(failed(bounds::DOCUMENT.passed("the size of its manifest", &bounds).into()));
     }
     engine.packages.bring_member(package, &member, || ()).await?;
     let (own, store, row) = (Arc::clone(package), Arc::clone(&engine.store), row.clone());
-    let spooled = tokio::task::spawn_blocking(move || spool(&own, &member, &store, &row, capability));
+    let spooled = tokio::task::spawn_blocking(move || spool(&own, &member, &store, &row, capability, bounds));
     spooled.await.unwrap_or_else(|error| Err(failed(Trouble::Broken(error.to_string()))))
 }
 
@@ -382,6 +390,7 @@ fn spool(
     store: &crate::store::Store,
     row: &PackageRow,
     capability: Capability,
+    bounds: Bounds,
 ) -> Result<Spooled, SourceError> {
     let failed = |trouble| SourceError::new(&row.url, trouble);
     let disk = |error: std::io::Error| failed(Trouble::Disk(error.to_string()));
@@ -403,7 +412,7 @@ fn spool(
     let unreadable = |error: crate::document::DocumentError| {
         failed(Trouble::Nowhere(format!("{MANIFEST}, line {}, column {}: {}", error.line, error.column, error.problem)))
     };
-    let mut reader = Reader::open(&opened, &row.url, Limits::default()).map_err(unreadable)?;
+    let mut reader = Reader::open(&opened, &row.url, Limits::of(&bounds)).map_err(unreadable)?;
     let head = reader.head().clone();
     if let Some(other) = head.capability().filter(|one| *one != capability) {
         return Err(failed(Trouble::Nowhere(format!("{MANIFEST} is a {other}, where a manifest was expected"))));
@@ -420,7 +429,7 @@ fn spool(
         package: Some(row.id),
     };
     let about = About::of(&head, &facts, &base);
-    let document = Spooled { row: own, base, path, package: Some(Arc::clone(package)), about };
+    let document = Spooled { row: own, base, path, package: Some(Arc::clone(package)), about, bounds };
     Ok(Spooled { row: manifest_row(row, &document), ..document })
 }
 

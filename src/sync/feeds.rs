@@ -6,8 +6,10 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use sha2::{Digest as _, Sha256};
 
 use super::Engine;
 use super::lists::{Bringer, Got, Part, Spooled};
@@ -17,6 +19,10 @@ use crate::source::{SourceError, Trouble};
 
 /// How often a closed or missing document leads on to another, in one sync.
 const MOST_HOPS: usize = 12;
+/// How often a list is looked at that is not as its index says.
+const MOST_LOOKS: usize = 4;
+/// How long nothing is written of a list that is whole.
+const WRITING: Duration = Duration::from_secs(2);
 /// How many lists of an index are asked for at once.
 const AT_ONCE: usize = 4;
 
@@ -111,6 +117,43 @@ pub(super) fn is_gone(error: &SourceError) -> bool {
     matches!(error.trouble, Trouble::Status { code: 404 | 410, .. } | Trouble::Nowhere(_))
 }
 
+/// Whether a list is open, where its index says that it is not.
+fn is_older(document: &Spooled, part: &Part) -> bool {
+    document.about.until.is_none() && part.until.is_some()
+}
+
+/// Brings a list that an index names as ended. One that is open may come from a cache, or its end is still being written; or
+/// its Source never says of lists that they ended: then it is the same a moment later.
+async fn settled(bringer: &Bringer, part: &Part) -> Result<Got, SourceError> {
+    match bringer.get(&part.url, 1, None).await {
+        Ok(Got::List(document)) if is_older(&document, part) => {}
+        got => return got,
+    }
+    let mut before = None;
+    for _ in 0..MOST_LOOKS {
+        let got = bringer.afresh(&part.url, 1).await?;
+        let Got::List(document) = &got else { return Ok(got) };
+        let now = digest(document).await;
+        if !is_older(document, part) || before.is_some() && now == before {
+            return Ok(got);
+        }
+        before = now;
+        tokio::time::sleep(WRITING).await;
+    }
+    let problem = "its index says that it has ended, and it goes on; it is read again with the next poll".to_owned();
+    Err(SourceError::new(&part.url, Trouble::Broken(problem)))
+}
+
+async fn digest(document: &Spooled) -> Option<[u8; 32]> {
+    let path = document.path.to_path_buf();
+    let hashed = tokio::task::spawn_blocking(move || {
+        let mut hasher = Sha256::new();
+        crate::store::hash(&mut std::fs::File::open(path).ok()?, &mut hasher).ok()?;
+        Some(hasher.finalize().into())
+    });
+    hashed.await.ok().flatten()
+}
+
 impl Walk<'_> {
     /// Reads what is to be read; false if nothing has changed.
     async fn run(&mut self, look: Look) -> Result<bool, SourceError> {
@@ -128,7 +171,7 @@ impl Walk<'_> {
                         next => next,
                     }
                 }
-                Ok(Got::List(document)) => match self.list(url, document).await {
+                Ok(Got::List(document)) => match self.list(url, *document).await {
                     None if look >= Look::Wide => {
                         let above = self.feed.above.clone().map(Lead::Above);
                         self.lead(above.into_iter().chain([Lead::Feed(self.feed.root.clone())])).await
@@ -226,6 +269,9 @@ impl Walk<'_> {
             // They should be in this order (core 12.2).
             parts.sort_by_key(|part| part.from);
         }
+        // What was taken as an open list is asked for again if it has ended since.
+        self.documents
+            .retain(|document| !parts.iter().any(|part| part.url == document.row.url && is_older(document, part)));
         let starts: Vec<Option<Datetime>> = parts.iter().map(|part| part.from).collect();
         let wanted: Vec<Part> = parts
             .into_iter()
@@ -244,12 +290,20 @@ impl Walk<'_> {
             })
             .collect();
         let last = wanted.last().cloned();
+        let last_closed = wanted.iter().rposition(|part| part.until.is_some());
         self.visited.extend(wanted.iter().map(|part| part.url.clone()));
         let bringer = self.bringer.clone();
-        let mut coming = futures_util::stream::iter(wanted)
-            .map(|part| {
+        let mut coming = futures_util::stream::iter(wanted.into_iter().enumerate())
+            .map(|(place, part)| {
                 let bringer = bringer.clone();
-                async move { (bringer.get(&part.url, 1, None).await, part) }
+                async move {
+                    // Of one that was closed before another was, nobody is still writing the end.
+                    let got = match Some(place) == last_closed {
+                        true => settled(&bringer, &part).await,
+                        false => bringer.get(&part.url, 1, None).await,
+                    };
+                    (got, part)
+                }
             })
             .buffered(AT_ONCE);
         while let Some((got, part)) = coming.next().await {
@@ -257,7 +311,7 @@ impl Walk<'_> {
                 Ok(Got::List(mut document)) => {
                     document.about.from = document.about.from.or(part.from);
                     document.about.until = document.about.until.or(part.until);
-                    self.documents.push(document);
+                    self.documents.push(*document);
                 }
                 Ok(_) => {
                     let trouble = Trouble::Nowhere("an index within an index of changes".to_owned());

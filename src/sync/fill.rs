@@ -130,6 +130,8 @@ pub(super) struct Fill<'f> {
     pub(super) patience: Option<Duration>,
     /// The length that the Source lists.
     pub(super) listed: Option<u64>,
+    /// The most bytes that are taken, whatever is announced, and what is wrong with more.
+    pub(super) most: (u64, Trouble),
     /// Whether a hash will tell if parts do not belong together.
     pub(super) held_to_a_hash: bool,
     /// Whether parts that readers want are fetched aside.
@@ -167,6 +169,8 @@ impl Fill<'_> {
         let mut parts = tokio::task::JoinSet::new();
         loop {
             let total = notes.total.unwrap_or(u64::MAX);
+            // What is announced need not come to be too much.
+            self.check_most(notes.total.unwrap_or(0))?;
             let Some((begin, end)) = self.gap(total, needed) else { return Ok(total) };
             let body = match answer.take() {
                 Some(body) => body,
@@ -253,9 +257,9 @@ impl Fill<'_> {
         // A server without ranges sends the whole again; it is read to its end, or it would come for ever.
         let is_part = body.status == 206;
         while let Some(chunk) = body.chunk().await? {
-            self.file.write_all_at(&chunk, at).map_err(|error| self.disk(&error))?;
             let next = at + chunk.len() as u64;
             self.check_length(next, notes.total)?;
+            self.file.write_all_at(&chunk, at).map_err(|error| self.disk(&error))?;
             if self.gone.is_some_and(|gone| gone.load(Ordering::Acquire)) {
                 return Err(self.error(Trouble::Changed));
             }
@@ -294,7 +298,12 @@ impl Fill<'_> {
         if let Some(expected) = self.listed.filter(|length| got > *length) {
             return Err(self.error(Trouble::WrongLength { got, expected }));
         }
-        Ok(())
+        self.check_most(got)
+    }
+
+    fn check_most(&self, got: u64) -> Result<()> {
+        let (most, trouble) = &self.most;
+        if got > *most { Err(self.error(trouble.clone())) } else { Ok(()) }
     }
 
     /// Fetches aside what readers wait for, where the main stream will not be soon.

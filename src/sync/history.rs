@@ -303,7 +303,7 @@ impl History {
             last_modified: known.last_modified.clone(),
             settled: false,
         });
-        let limits = Limits::default();
+        let limits = Limits::of(&self.shared.bounds);
         let read = versions::read_timemap(&self.shared.client, url, validators.as_ref(), &limits, within);
         let (mementos, validators, trouble) = match self.silent.ask(url, read).await? {
             Timeline::NotModified => (Vec::new(), validators.unwrap_or_default(), None),

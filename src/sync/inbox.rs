@@ -272,10 +272,10 @@ impl Engine {
     pub async fn deliver(&self, channel: &Channel, body: bytes::Bytes) -> Result<bool, SyncError> {
         let came = Datetime::now();
         let (id, capability) = (channel.id, channel.capability);
-        let readers = Arc::clone(&self.readers);
+        let (readers, bounds) = (Arc::clone(&self.readers), self.config.bounds);
         let look = tokio::task::spawn_blocking(move || {
             let digest: [u8; 32] = Sha256::digest(&body).into();
-            (bodies::read(capability, &body, came), digest, body)
+            (bodies::read(capability, &body, came, &bounds), digest, body)
         });
         let (mut reading, digest, body) = look.await.map_err(|error| SyncError::Cache(error.to_string()))?;
         let inbox = Arc::clone(&self.inbox);
@@ -386,7 +386,7 @@ impl Engine {
             let (mut announced, mut last) = (Announced::default(), 0);
             for channel in reader.channels()?.iter().filter(|one| one.capability == Capability::FrameworkNotification) {
                 for one in reader.waiting(channel.id, BATCH)? {
-                    announced = announced.and(Announced::of(&reader.delivery(one.id)?));
+                    announced = announced.and(Announced::of(&reader.delivery(one.id)?, &self.config.bounds));
                     last = last.max(one.id);
                 }
             }
@@ -468,6 +468,7 @@ impl Engine {
             cursor,
             done: plan.take.iter().map(|(one, _)| one.id).chain(plan.settled).collect(),
             deliveries,
+            bounds: self.config.bounds,
         };
         let (mapper, status, store) = (Arc::clone(&self.mapper), Arc::clone(&self.status), Arc::clone(&self.store));
         let (summary, doubtful) =

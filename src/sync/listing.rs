@@ -10,14 +10,17 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::thread::Scope;
 
-use super::lists::{self, Spooled};
+use super::lists::{self, Budget, Spooled};
 use super::status::Status;
+use crate::bounds::Beyond;
 use crate::catalog::{CatalogError, Record};
-use crate::document::{Datetime, Entry, Facts, Limits, Reader, Warnings};
+use crate::document::{Datetime, Entry, Facts, Warnings};
 use crate::path::Mapper;
 
 /// How many entries go over at once.
 const BATCH: usize = 256;
+/// How many bytes of a list: entries may be large.
+const BATCH_BYTES: u64 = 256 << 10;
 /// How many batches the reading of a list may be ahead of the writing: 8,192 entries, some 4 MB.
 const AHEAD: usize = 32;
 
@@ -38,6 +41,8 @@ pub(super) struct Read {
     pub(super) entries: u64,
     /// Whether it was read to its end.
     pub(super) whole: bool,
+    /// What ended the reading of all lists.
+    beyond: Option<Beyond>,
     /// What was tolerated.
     pub(super) warnings: Warnings,
 }
@@ -68,12 +73,13 @@ impl Readers {
         scope: &'scope Scope<'scope, '_>,
         mapper: &'scope Mapper,
         status: &'scope Status,
+        budget: &'scope Budget,
     ) -> std::io::Result<Self> {
         let start = || {
             let (jobs, coming) = mpsc::channel::<Job>();
             std::thread::Builder::new().name("list".to_owned()).spawn_scoped(scope, move || {
                 for job in coming {
-                    let parse = std::panic::AssertUnwindSafe(|| parse(&job, mapper, status));
+                    let parse = std::panic::AssertUnwindSafe(|| parse(&job, mapper, status, budget));
                     if let Ok(read) = std::panic::catch_unwind(parse) {
                         // Whoever writes may have failed, and says so.
                         let _ = job.read.send(read);
@@ -110,6 +116,9 @@ pub(super) struct Reading {
 
 impl Reading {
     /// Gives the list away in batches, until `take` fails.
+    ///
+    /// # Errors
+    /// As `take`, or if all lists together have more entries than are read.
     pub(super) fn give(
         self,
         status: &Status,
@@ -121,20 +130,21 @@ impl Reading {
             // Whoever read the list may be done with it.
             let _ = give_back.send(batch);
         }
-        Ok(whole.recv().unwrap_or_else(|_| {
+        let mut read = whole.recv().unwrap_or_else(|_| {
             // Nothing that it left out is taken for gone.
             let url = &document.row.url;
             status.error(&format!("{url}: a mistake of ours ended the reading of this list; see the log"));
             Read::default()
-        }))
+        });
+        read.beyond.take().map_or(Ok(read), |beyond| Err(beyond.into()))
     }
 }
 
-fn parse(job: &Job, mapper: &Mapper, status: &Status) -> Read {
+fn parse(job: &Job, mapper: &Mapper, status: &Status, budget: &Budget) -> Read {
     let Job { document, file, batches, spent, .. } = job;
     let row = &document.row;
     let mut read = Read::default();
-    let mut reader = match Reader::open(file, &row.url, Limits::default()) {
+    let mut reader = match document.reader(file, &row.url) {
         Ok(reader) => reader,
         Err(error) => {
             status.error(&error.to_string());
@@ -146,6 +156,7 @@ fn parse(job: &Job, mapper: &Mapper, status: &Status) -> Read {
         reader.warnings_mut().push(0, "the list has no `at`; when its snapshot began is not known");
     }
     let mut batch = Batch::default();
+    let mut begun = 0;
     loop {
         let entry = match reader.next() {
             Ok(Some(entry)) => entry,
@@ -158,16 +169,21 @@ fn parse(job: &Job, mapper: &Mapper, status: &Status) -> Read {
                 break;
             }
         };
+        if let Err(beyond) = budget.take() {
+            read.beyond = Some(beyond);
+            break;
+        }
         read.entries += 1;
         let facts = Facts::of_entry(&entry, reader.warnings_mut());
-        if let Some(record) = lists::record(mapper, &document.base, &entry, &facts, at, reader.warnings_mut()) {
+        if let Some(record) = lists::record(mapper, document, &entry, &facts, at, reader.warnings_mut()) {
             batch.records.push(record);
             batch.lines.push(entry.line);
             if job.whole_entries {
                 batch.entries.push(entry);
             }
         }
-        if batch.records.len() == BATCH {
+        if batch.records.len() == BATCH || reader.consumed() - begun > BATCH_BYTES && !batch.records.is_empty() {
+            begun = reader.consumed();
             if batches.send(batch).is_err() {
                 // Whoever writes has failed, and says so.
                 return read;

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{Seek, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -12,16 +13,13 @@ use url::Url;
 
 use super::packages::Package;
 use super::status::Status;
+use crate::bounds::{self, Beyond, Bounds};
 use crate::catalog::{DocumentRow, Record};
-use crate::document::{Capability, Datetime, Entry, Facts, Head, Kind, Limits, Reader, Warnings};
+use crate::document::{Capability, Datetime, DocumentError, Entry, Facts, Head, Kind, Limits, Reader, Warnings};
 use crate::path::Mapper;
 use crate::source::{Asked, Client, SourceError, Trouble, Validators};
 use crate::store::{self, Store};
 
-/// The deepest nesting of indexes.
-const DEPTH: usize = 5;
-/// The most documents of one list.
-const MOST_DOCUMENTS: usize = 200_000;
 /// After how many bytes the room on the disk is looked at.
 const CHECK_EVERY: u64 = 8 << 20;
 /// How often a list is begun again because its index changed under way.
@@ -84,6 +82,40 @@ pub(super) struct Spooled {
     /// The package that it is the manifest of, where that can be read from.
     pub(super) package: Option<Arc<Package>>,
     pub(super) about: About,
+    /// What of it is read.
+    pub(super) bounds: Bounds,
+}
+
+impl Spooled {
+    /// Begins to read it from a file that was opened at its path. `url` names it in errors.
+    ///
+    /// # Errors
+    /// As [`Reader::open`].
+    pub(super) fn reader<'f>(&self, file: &'f std::fs::File, url: &str) -> Result<Reader<'f>, DocumentError> {
+        Reader::open(file, url, Limits::of(&self.bounds))
+    }
+}
+
+/// How many entries a step may still read, of all its documents together.
+#[derive(Debug)]
+pub(super) struct Budget {
+    left: AtomicU64,
+    bounds: Bounds,
+}
+
+impl Budget {
+    pub(super) fn new(bounds: &Bounds) -> Arc<Self> {
+        Arc::new(Self { left: AtomicU64::new(bounds.entries), bounds: *bounds })
+    }
+
+    /// Takes one entry off.
+    ///
+    /// # Errors
+    /// If there is none left, now and from then on.
+    pub(super) fn take(&self) -> Result<(), Beyond> {
+        let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        taken.map(|_| ()).map_err(|_| bounds::ENTRIES.passed("the number of entries", &self.bounds))
+    }
 }
 
 /// What a document says of itself.
@@ -119,7 +151,7 @@ pub(super) struct Part {
 #[derive(Debug)]
 pub(super) enum Got {
     Unchanged(DocumentRow),
-    List(Spooled),
+    List(Box<Spooled>),
     Index { row: DocumentRow, parts: Vec<Part>, digest: [u8; 32] },
 }
 
@@ -131,6 +163,7 @@ pub(super) struct Bringer {
     pub(super) status: Arc<Status>,
     /// What the lists are to be.
     pub(super) capability: Capability,
+    pub(super) bounds: Bounds,
 }
 
 /// Brings the documents of the lists at `roots` here. `known` are those of the last time.
@@ -161,6 +194,7 @@ async fn once(bringer: &Bringer, roots: &[String], known: &[DocumentRow]) -> (Li
     let known: HashMap<&str, &DocumentRow> = known.iter().map(|row| (row.url.as_str(), row)).collect();
     let mut lists = Lists::default();
     let mut digests = Vec::new();
+    let bounds = &bringer.bounds;
     let mut asked: HashSet<String> = HashSet::new();
     let mut queue: VecDeque<(String, usize)> = VecDeque::new();
     for root in roots {
@@ -185,7 +219,7 @@ async fn once(bringer: &Bringer, roots: &[String], known: &[DocumentRow]) -> (Li
         bringer.status.update(|progress| progress.documents += 1);
         let mut children = Vec::new();
         match got {
-            Ok(Got::List(document)) => lists.read.push(document),
+            Ok(Got::List(document)) => lists.read.push(*document),
             Ok(Got::Unchanged(row)) if row.entries == INDEX => {
                 // Its children may have changed all the same.
                 children = known.values().filter(|child| child.part).map(|child| child.url.clone()).collect();
@@ -200,16 +234,20 @@ async fn once(bringer: &Bringer, roots: &[String], known: &[DocumentRow]) -> (Li
             Err(error) => lists.failed.push(error),
         }
         for child in children {
-            if depth >= DEPTH || asked.len() >= MOST_DOCUMENTS {
-                lists.failed.push(SourceError::new(
-                    &url,
-                    Trouble::Nowhere(format!("indexes deeper than {DEPTH}, or more than {MOST_DOCUMENTS} documents")),
-                ));
-                break;
+            if asked.contains(&child) {
+                continue;
             }
-            if asked.insert(child.clone()) {
-                queue.push_back((child, depth + 1));
-            }
+            let beyond = match (depth as u64 >= bounds.depth, asked.len() as u64 >= bounds.documents) {
+                (true, _) => bounds::DEPTH.passed("the depth of its indexes", bounds),
+                (_, true) => bounds::DOCUMENTS.passed("the number of its documents", bounds),
+                (false, false) => {
+                    asked.insert(child.clone());
+                    queue.push_back((child, depth + 1));
+                    continue;
+                }
+            };
+            lists.failed.push(SourceError::new(&url, beyond.into()));
+            break;
         }
     }
     // The order in which documents came is chance; the order in which they apply must not be.
@@ -228,9 +266,19 @@ struct Body {
 
 impl Bringer {
     /// Brings one document into the spool; `None` if it did not change.
-    async fn spool(&self, url: &str, validators: Option<&Validators>) -> Result<Option<Body>, SourceError> {
-        let asked =
-            Asked { validators, accept_encoding: Some("gzip, identity;q=0.5"), document: true, ..Asked::default() };
+    async fn spool(
+        &self,
+        url: &str,
+        validators: Option<&Validators>,
+        fresh: bool,
+    ) -> Result<Option<Body>, SourceError> {
+        let asked = Asked {
+            validators,
+            accept_encoding: Some("gzip, identity;q=0.5"),
+            document: true,
+            fresh,
+            ..Asked::default()
+        };
         let mut last = None;
         for _ in 0..3 {
             match self.spool_once(url, &asked).await {
@@ -249,12 +297,11 @@ impl Bringer {
         let disk = |error: std::io::Error| SourceError::new(url, Trouble::Disk(error.to_string()));
         let mut file = self.store.spool().map_err(disk)?;
         let mut size = 0;
-        let most = Limits::default().document;
         while let Some(chunk) = answer.chunk().await? {
             let before = size / CHECK_EVERY;
             size += chunk.len() as u64;
-            if size > most {
-                return Err(SourceError::new(url, Trouble::TooLarge(most)));
+            if size > self.bounds.document {
+                return Err(SourceError::new(url, bounds::DOCUMENT.passed("its size", &self.bounds).into()));
             }
             if size / CHECK_EVERY > before {
                 self.store.check_room(0).map_err(disk)?;
@@ -275,11 +322,21 @@ impl Bringer {
             .as_ref()
             .map(|row| Validators { etag: row.etag.clone(), last_modified: row.last_modified.clone(), settled: false })
             .filter(|validators| *validators != Validators::default());
-        let Some(body) = self.spool(url, validators.as_ref()).await? else {
-            return known.map(Got::Unchanged).ok_or_else(|| {
-                SourceError::new(url, Trouble::Broken("304 where nothing was asked conditionally".to_owned()))
-            });
-        };
+        match self.spool(url, validators.as_ref(), false).await? {
+            Some(body) => self.look(body, url, depth).await,
+            None => known.map(Got::Unchanged).ok_or_else(|| unconditional(url)),
+        }
+    }
+
+    /// Asks for one document, past all caches.
+    pub(super) async fn afresh(&self, url: &str, depth: usize) -> Result<Got, SourceError> {
+        match self.spool(url, None, true).await? {
+            Some(body) => self.look(body, url, depth).await,
+            None => Err(unconditional(url)),
+        }
+    }
+
+    async fn look(&self, body: Body, url: &str, depth: usize) -> Result<Got, SourceError> {
         let size = body.file.as_file().metadata().map(|metadata| metadata.len()).unwrap_or(0);
         self.status.update(|progress| progress.document_bytes += size);
         let url = url.to_owned();
@@ -292,7 +349,7 @@ impl Bringer {
     /// Brings one list that no index names, without looking for others.
     pub(super) async fn one(&self, url: &str) -> Result<Spooled, SourceError> {
         match self.get(url, 1, None).await? {
-            Got::List(document) => Ok(document),
+            Got::List(document) => Ok(*document),
             _ => Err(SourceError::new(url, Trouble::Nowhere(format!("it is not a {}", self.capability)))),
         }
     }
@@ -307,17 +364,22 @@ impl Bringer {
         {
             start.extend_from_slice(&chunk);
         }
-        let mut reader = Reader::open(start.as_slice(), url, Limits::default()).map_err(unreadable)?;
+        let mut reader = Reader::open(start.as_slice(), url, Limits::of(&self.bounds)).map_err(unreadable)?;
         let head = reader.head().clone();
         let facts = Facts::of_attributes(&head.md, 0, reader.warnings_mut());
         Ok((head, facts))
     }
 }
 
-/// What an entry says of a resource; `None`, with a warning, if its URI can have no path.
+fn unconditional(url: &str) -> SourceError {
+    SourceError::new(url, Trouble::Broken("304 where nothing was asked conditionally".to_owned()))
+}
+
+/// What an entry of a document says of a resource; `None`, with a warning, if its URI can have no path, or is longer than is
+/// taken.
 pub(super) fn record(
     mapper: &Mapper,
-    base: &Url,
+    document: &Spooled,
     entry: &Entry,
     facts: &Facts,
     at: Datetime,
@@ -325,8 +387,13 @@ pub(super) fn record(
 ) -> Option<Record> {
     let uri = match entry.is_absolute() {
         true => entry.loc.clone(),
-        false => base.join(&entry.loc).map_or_else(|_| entry.loc.clone(), String::from),
+        false => document.base.join(&entry.loc).map_or_else(|_| entry.loc.clone(), String::from),
     };
+    if uri.len() as u64 > document.bounds.uri {
+        let beyond = bounds::URI.passed("the length of its URI", &document.bounds);
+        warnings.push(entry.line, format_args!("{beyond}; the entry is passed over"));
+        return None;
+    }
     match mapper.path(&uri) {
         Ok(path) => Some(Record::new(uri, path, entry, facts, at)),
         Err(error) => {
@@ -351,7 +418,7 @@ fn look(body: Body, url: String, depth: usize, bringer: &Bringer) -> Result<Got,
     let Body { file, url: base, validators } = body;
     let (mut file, path) = file.into_parts();
     file.rewind().map_err(disk)?;
-    let mut reader = Reader::open(&file, &url, Limits::default()).map_err(unreadable)?;
+    let mut reader = Reader::open(&file, &url, Limits::of(&bringer.bounds)).map_err(unreadable)?;
     let head = reader.head().clone();
     let facts = Facts::of_attributes(&head.md, 0, reader.warnings_mut());
     if let Some(other) = head.capability().filter(|one| *one != wanted) {
@@ -375,7 +442,14 @@ fn look(body: Body, url: String, depth: usize, bringer: &Bringer) -> Result<Got,
     let mut first = reader.next().map_err(unreadable)?;
     let nested = first.as_ref().is_some_and(|entry| entry.md.capability() == Some(wanted));
     if head.kind != Kind::SitemapIndex && !nested {
-        return Ok(Got::List(Spooled { row, about: About::of(&head, &facts, &base), base, path, package: None }));
+        return Ok(Got::List(Box::new(Spooled {
+            row,
+            about: About::of(&head, &facts, &base),
+            base,
+            path,
+            package: None,
+            bounds: bringer.bounds,
+        })));
     }
     if head.kind == Kind::UrlSet {
         bringer.status.warning(&format!("{url}: an index written as urlset; its entries are taken as lists"));
@@ -390,8 +464,9 @@ fn look(body: Body, url: String, depth: usize, bringer: &Bringer) -> Result<Got,
             }
             Err(error) => bringer.status.warning(&format!("{url}, line {}: {:?}: {error}", entry.line, entry.loc)),
         }
-        if parts.len() > MOST_DOCUMENTS {
-            return Err(SourceError::new(&url, Trouble::Nowhere(format!("more than {MOST_DOCUMENTS} documents"))));
+        if parts.len() as u64 > bringer.bounds.documents {
+            let beyond = bounds::DOCUMENTS.passed("the number of its documents", &bringer.bounds);
+            return Err(SourceError::new(&url, beyond.into()));
         }
         first = reader.next().map_err(unreadable)?;
     }

@@ -159,5 +159,6 @@ impl Contents {
 /// Whether there are no such bytes, nor ever will be: what an archive has of a redirect is a redirect, and what leads to
 /// another version has no other.
 fn is_gone(error: &SourceError) -> bool {
-    matches!(error.trouble, Trouble::Status { code: 300..=399 | 404 | 410, .. } | Trouble::Nowhere(_))
+    // A 304 that nobody asked for says nothing.
+    matches!(error.trouble, Trouble::Status { code: 300..=303 | 305..=399 | 404 | 410, .. } | Trouble::Nowhere(_))
 }

@@ -8,10 +8,9 @@ use lru::LruCache;
 
 use super::content::Ready;
 use super::packages::Package;
+use crate::bounds::{self, Bounds};
 use crate::catalog::Stored;
 
-/// The most that stay open.
-const MOST: u64 = 1024;
 /// The most bytes of inflated content that stay in memory.
 const MOST_BYTES: u64 = 8 << 20;
 
@@ -30,10 +29,10 @@ struct Inner {
 pub(super) struct OpenFiles(Arc<Mutex<Inner>>);
 
 impl OpenFiles {
-    /// As many as the process may keep open besides all else that it opens.
-    pub(super) fn new() -> Self {
-        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(MOST * 4);
-        let most = usize::try_from((limit / 4).clamp(16, MOST)).unwrap_or(16);
+    /// As many as allowed, and as the process may keep open besides all else that it opens.
+    pub(super) fn new(bounds: &Bounds) -> Self {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+        let most = bounds::count((limit / 4).max(16).min(bounds.files));
         Self(Arc::new(Mutex::new(Inner {
             files: LruCache::new(NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN)),
             inflated: LruCache::unbounded(),

@@ -9,9 +9,10 @@ use std::io::{BufRead as _, BufReader, BufWriter, Seek as _, SeekFrom, Write as 
 
 use sha2::{Digest as _, Sha256};
 
-use super::lists::{About, Spooled};
+use super::lists::{About, Budget, Spooled};
+use crate::bounds::Beyond;
 use crate::catalog::{Beginning, Feed};
-use crate::document::{Datetime, DocumentError, Entry, Facts, Limits, Reader, Warnings};
+use crate::document::{Datetime, DocumentError, Entry, Facts, Reader, Warnings};
 use crate::store::Store;
 
 /// What a first look through a list finds.
@@ -33,9 +34,17 @@ pub(super) struct Survey {
     pub(super) before: Option<Datetime>,
     /// Bytes of the resources that are left, as far as they are listed, and how many those are.
     pub(super) bytes: u64,
+    /// Why it cannot be read to its end.
+    cut: Option<String>,
 }
 
 impl Survey {
+    /// Why nothing of it may be applied: what cannot be read of a list in another order than that of its changes happened
+    /// before some that can, and a tree that lacks it is none that the Source ever had.
+    pub(super) fn unusable(&self) -> Option<&str> {
+        self.cut.as_deref().filter(|_| self.order != Order::AsWritten)
+    }
+
     /// Changes that may be new.
     pub(super) fn left(&self) -> u64 {
         self.entries.saturating_sub(self.done)
@@ -58,8 +67,25 @@ struct Times {
     lastmod: Option<Datetime>,
 }
 
+/// Why a list could not be looked through.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unsurveyed {
+    #[error("{0}")]
+    Disk(#[from] std::io::Error),
+    #[error(transparent)]
+    Beyond(#[from] Beyond),
+}
+
 /// Looks through a list. What is older than `floor` is in the tree; so is what `feed` remembers of it.
-pub(super) fn survey(document: &Spooled, feed: &Feed, floor: Option<Datetime>) -> std::io::Result<Survey> {
+///
+/// # Errors
+/// If it cannot be read from the disk, or the step reads too much.
+pub(super) fn survey(
+    document: &Spooled,
+    feed: &Feed,
+    floor: Option<Datetime>,
+    budget: &Budget,
+) -> Result<Survey, Unsurveyed> {
     let file = File::open(&document.path)?;
     let mut times = Vec::new();
     let mut lengths = 0_u64;
@@ -71,9 +97,19 @@ pub(super) fn survey(document: &Spooled, feed: &Feed, floor: Option<Datetime>) -
     }
     let mut known = None;
     let mut skipped = Warnings::default();
+    let mut cut = None;
     // Whoever applies the entries says what is wrong with them, and where the list breaks off.
-    if let Ok(mut reader) = Reader::open(&file, &document.row.url, Limits::default()) {
-        while let Ok(Some(entry)) = reader.next() {
+    if let Ok(mut reader) = document.reader(&file, &document.row.url) {
+        loop {
+            let entry = match reader.next() {
+                Ok(Some(entry)) => entry,
+                Ok(None) => break,
+                Err(error) => {
+                    cut = Some(error.to_string());
+                    break;
+                }
+            };
+            budget.take()?;
             let facts = Facts::of_entry(&entry, &mut skipped);
             times.push(Times { datetime: facts.datetime, lastmod: facts.lastmod });
             lengths = lengths.saturating_add(facts.length.unwrap_or(0));
@@ -104,6 +140,7 @@ pub(super) fn survey(document: &Spooled, feed: &Feed, floor: Option<Datetime>) -
         by_lastmod,
         done,
         bytes: lengths,
+        cut,
     })
 }
 
@@ -216,7 +253,7 @@ pub(super) fn each<E>(
         Ok(file) => file,
         Err(error) => return Ok(Some(Broken::Disk(error))),
     };
-    let mut reader = match Reader::open(&file, &document.row.url, Limits::default()) {
+    let mut reader = match document.reader(&file, &document.row.url) {
         Ok(reader) => reader,
         Err(error) => return Ok(Some(Broken::Document(error))),
     };

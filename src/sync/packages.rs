@@ -20,6 +20,7 @@ use super::members::archived;
 use super::open_files::OpenFiles;
 use super::status::Status;
 use super::{Shared, SyncError};
+use crate::bounds::{self, Bounds};
 use crate::catalog::{CatalogError, PackageRow, Pool, Stored};
 use crate::source::{Client, SourceError, Trouble};
 use crate::store::Store;
@@ -68,6 +69,8 @@ pub(super) struct Package {
     /// How often its bytes were begun anew.
     pub(super) epoch: i64,
     pub(super) url: String,
+    /// In bytes, as the dump lists it.
+    listed: Option<u64>,
     pub(super) file: Arc<File>,
     pub(super) doubtful: AtomicBool,
     parts: Arc<Parts>,
@@ -174,6 +177,7 @@ pub(super) struct Packages {
     status: Arc<Status>,
     offline: bool,
     files: OpenFiles,
+    bounds: Bounds,
     slots: Arc<Semaphore>,
     /// A download has ended.
     pub(super) ended: Notify,
@@ -181,7 +185,7 @@ pub(super) struct Packages {
 
 impl Packages {
     pub(super) fn new(shared: Shared, offline: bool) -> Arc<Self> {
-        let Shared { client, store, readers, ledger, status, files } = shared;
+        let Shared { client, store, readers, ledger, status, files, bounds } = shared;
         let at_once = client.connections().saturating_sub(1).clamp(1, MOST_AT_ONCE);
         Arc::new(Self {
             client,
@@ -191,6 +195,7 @@ impl Packages {
             status,
             offline,
             files,
+            bounds,
             slots: Arc::new(Semaphore::new(at_once)),
             ended: Notify::new(),
         })
@@ -229,6 +234,7 @@ impl Packages {
             id: row.id,
             epoch: row.epoch,
             url: row.url.clone(),
+            listed: row.length,
             file,
             doubtful: AtomicBool::new(row.doubtful),
             parts: Arc::new(Parts::new(notes.map(|notes| notes.ranges).unwrap_or_default())),
@@ -272,6 +278,20 @@ impl Packages {
         self.store.forget_package(id)?;
         self.files.close(&[Stored::Package(id)]);
         Ok(())
+    }
+
+    /// The most bytes of a package that are taken, and what is wrong with more. A dump may be mistaken in a length, but not
+    /// by much.
+    fn most(&self, package: &Package) -> (u64, Trouble) {
+        match package.listed {
+            None => (self.bounds.resource, bounds::RESOURCE.passed("the size of the package", &self.bounds).into()),
+            Some(listed) => {
+                let most = listed.saturating_mul(2).saturating_add(SMALL);
+                let problem =
+                    format!("the package is larger than {most} bytes, where its dump lists {listed}; given up");
+                (most, Trouble::Nowhere(problem))
+            }
+        }
     }
 
     /// Whether the last try to bring a package here failed, and how.
@@ -474,11 +494,11 @@ impl Packages {
                 }
                 continue;
             };
-            let own = Arc::clone(package);
+            let (own, bounds) = (Arc::clone(package), self.bounds);
             let read = tokio::task::spawn_blocking(move || {
                 let reader = Arc::clone(&own);
                 let partial = Partial::new(Arc::clone(&own.file), total, move |begin, end| reader.has(begin, end));
-                Directory::find_one(partial, path)
+                Directory::find_one(partial, path, &bounds)
             });
             match read.await {
                 Ok(Ok(found)) => return Ok(found),

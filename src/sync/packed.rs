@@ -131,11 +131,11 @@ impl Contents {
         let (own, store, url, verify) = (Arc::clone(&package), Arc::clone(&self.store), row.uri.clone(), self.verify);
         let parts = Arc::clone(&flight.parts);
         let small = is_small(&member);
-        let coded = member_row.coded;
+        let (coded, bounds) = (member_row.coded, self.bounds);
         let work = tokio::task::spawn_blocking(move || {
             let moved = || parts.progress();
             if coded {
-                let judge = Judge { expected, verify, coding: None, url };
+                let judge = Judge { expected, verify, bounds, coding: None, url };
                 return decoded(&own, &member, &judge, &store, &moved);
             }
             if !small && member.method == Method::Deflated {

@@ -16,9 +16,6 @@ use crate::store::Body;
 
 /// How many versions are made one of the other to reach the one that is wanted.
 const MOST_STEPS: usize = 32;
-/// The largest patch, and the largest resource that is patched, in bytes.
-const MOST_BYTES: u64 = patch::MOST as u64;
-
 /// How many patches of one version are tried.
 const MOST_PLACES: usize = 3;
 /// The part of `timeout` that patches may take.
@@ -85,7 +82,7 @@ impl Contents {
             let before = self.readers.ask(|reader| reader.version_before(at.id)).ok()??;
             steps.push(Step { row: at, patches });
             if let Some(base) = self.ready(before) {
-                return (base.size <= MOST_BYTES).then_some((base, steps));
+                return (base.size <= self.bounds.patch).then_some((base, steps));
             }
             at = self.row(before).ok()??;
         }
@@ -95,7 +92,7 @@ impl Contents {
     /// The patches of a version that are understood, and cost less than the version itself.
     fn patches_of(&self, row: &VersionRow) -> Vec<(Kind, Place)> {
         let held = !row.hashes.is_empty() && row.extra.encoding.is_none() && self.verify != Verify::Off;
-        if !held || row.size.is_some_and(|size| size > MOST_BYTES) {
+        if !held || row.size.is_some_and(|size| size > self.bounds.patch) {
             return Vec::new();
         }
         let mut patches = Vec::new();
@@ -127,7 +124,7 @@ impl Contents {
     async fn take(self: &Arc<Self>, step: &Step, before: &Arc<Vec<u8>>) -> Option<(Vec<u8>, [u8; 32])> {
         for (kind, place) in step.patches.iter().take(MOST_PLACES) {
             // A patch that is larger than what it makes is not worth it.
-            let most = step.row.size.unwrap_or(MOST_BYTES).min(MOST_BYTES);
+            let most = step.row.size.unwrap_or(self.bounds.patch).min(self.bounds.patch);
             let patch = match self.fetch_patch(place, most).await {
                 Ok(patch) => patch,
                 Err(error) => {
@@ -177,6 +174,7 @@ impl Contents {
         let expected = expected(&step.row);
         // A patch may cost much memory: they are applied one at a time.
         let turn = Arc::clone(&self.patching).acquire_owned().await.map_err(|error| error.to_string())?;
+        let bounds = self.bounds;
         let work = tokio::task::spawn_blocking(move || {
             let _turn = turn;
             let mut sums = None;
@@ -188,8 +186,8 @@ impl Contents {
                 }
                 fits
             };
-            let made =
-                patch::apply(kind, &old, &patch, expected.length, &mut fits).map_err(|error| error.to_string())?;
+            let made = patch::apply(kind, &old, &patch, expected.length, &bounds, &mut fits);
+            let made = made.map_err(|error| error.to_string())?;
             Ok((made, sums.ok_or("nothing fits")?))
         });
         work.await.map_err(|error| error.to_string())?

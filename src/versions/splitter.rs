@@ -8,13 +8,13 @@ const LONGEST: usize = 64 << 10;
 /// Cuts a stream of links in link format (RFC 6690) where one ends, and holds no more than one. It does
 /// not matter how the stream comes in pieces.
 #[derive(Debug, Default)]
-pub(super) struct Splitter {
+pub struct Splitter {
     state: State,
     link: Vec<u8>,
     /// The last byte of the link that is not blank.
     last: u8,
     /// Links that were too long.
-    pub(super) lost: usize,
+    pub lost: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +33,8 @@ enum State {
 
 impl Splitter {
     /// Takes in more bytes, and gives the links that end in them.
-    pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<LinkValue> {
+    #[must_use]
+    pub fn push(&mut self, bytes: &[u8]) -> Vec<LinkValue> {
         let mut links = Vec::new();
         for byte in bytes {
             links.extend(self.take(*byte));
@@ -42,7 +43,8 @@ impl Splitter {
     }
 
     /// At the end of the stream: its last link, and whether nothing of it was left open.
-    pub(super) fn finish(mut self) -> (Option<LinkValue>, bool) {
+    #[must_use]
+    pub fn finish(mut self) -> (Option<LinkValue>, bool) {
         let whole = matches!(self.state, State::Between | State::Parameters);
         (self.cut().filter(|_| whole), whole)
     }

@@ -9,6 +9,7 @@ use url::Url;
 
 use super::splitter::Splitter;
 use super::{Limits, Memento, TimeMap, Timeline, targets};
+use crate::bounds;
 use crate::document::Datetime;
 use crate::source::{Answer, Asked, Client, LinkValue, SourceError, Trouble, Validators};
 
@@ -255,7 +256,7 @@ impl<'a> Reading<'a> {
         for (cut, most) in [
             (Cut::Pages, format!("{} pages", limits.pages)),
             (Cut::Bytes, format!("{} bytes", limits.bytes)),
-            (Cut::Mementos, format!("{} mementos", limits.mementos)),
+            (Cut::Mementos, format!("{} mementos ({})", limits.mementos, bounds::MEMENTOS)),
             (Cut::Time, format!("{:.1} s", self.within.as_secs_f32())),
         ] {
             if self.cuts.contains(&cut) {

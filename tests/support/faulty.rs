@@ -134,6 +134,9 @@ pub enum Network {
 /// How long a server that stalls waits for whoever asked to go away.
 const STALL: Duration = Duration::from_secs(10);
 
+/// A body that is worth going on with where it broke off, in bytes.
+const LARGE: usize = 1 << 20;
+
 /// The server. Dropping it closes the port.
 pub struct Faulty {
     address: SocketAddr,
@@ -164,6 +167,8 @@ struct Request {
     range: Option<(usize, Option<usize>)>,
     if_range: Option<String>,
     if_none_match: Option<String>,
+    /// Whether caches are to ask the server itself.
+    fresh: bool,
 }
 
 impl Faulty {
@@ -208,6 +213,12 @@ impl Faulty {
 
     pub fn network(&self, state: Network) {
         self.shared.network.store(state as u8, Ordering::SeqCst);
+    }
+
+    /// How often what begins so was asked for.
+    pub fn asked(&self, prefix: &str) -> u64 {
+        let asked = self.shared.asked.lock().expect("no panic");
+        asked.iter().filter(|(path, _)| path.starts_with(prefix)).map(|(_, count)| count).sum()
     }
 
     /// How often each fault was committed.
@@ -276,6 +287,8 @@ impl Shared {
         };
         let path = request.path.bytes().fold(self.seed, |sum, byte| scramble(sum ^ u64::from(byte)));
         let random = scramble(path.wrapping_add(count));
+        // Of what is large, few are asked for; and only what breaks off is asked for in part.
+        let rate = if request.range.is_some() || length > LARGE { rate * 3 } else { rate };
         if random % 1000 >= rate {
             return None;
         }
@@ -283,13 +296,20 @@ impl Shared {
             .into_iter()
             .filter(|fault| request.range.is_some() || !fault.needs_range())
             .filter(|fault| length > 0 || !matches!(fault, Fault::WrongBytes | Fault::Stale))
+            .filter(|fault| *fault != Fault::Stale || !request.fresh)
+            // Nothing tells of a wrong letter in a document but TLS.
+            .filter(|fault| *fault != Fault::WrongBytes || !request.path.contains(".xml"))
             .collect();
-        // Answers to ranges are rarer than the others: more of those that there are go wrong in these ways.
+        // Half of them are of the kind that was rarest so far: some have few occasions.
         let among = scramble(random);
-        let ranged: Vec<Fault> = candidates.iter().copied().filter(|fault| fault.needs_range()).collect();
-        let of = if !ranged.is_empty() && among.is_multiple_of(2) { &ranged } else { &candidates };
-        let fault = of[usize::try_from(scramble(among) % of.len() as u64).expect("it fits")];
-        *self.counts.lock().expect("no panic").entry(fault).or_insert(0) += 1;
+        let mut counts = self.counts.lock().expect("no panic");
+        let rarest = candidates.iter().min_by_key(|fault| counts.get(fault).copied().unwrap_or(0));
+        let fault = match rarest.filter(|_| among.is_multiple_of(2)) {
+            Some(_) if length > LARGE && request.range.is_none() => Fault::ResetBody,
+            Some(rarest) => *rarest,
+            None => candidates[usize::try_from(scramble(among) % candidates.len() as u64).expect("it fits")],
+        };
+        *counts.entry(fault).or_insert(0) += 1;
         Some(fault)
     }
 
@@ -524,5 +544,6 @@ fn read_request(input: &mut BufReader<&TcpStream>) -> Option<Request> {
         range,
         if_range: header("if-range"),
         if_none_match: header("if-none-match"),
+        fresh: header("cache-control").is_some_and(|control| control.contains("no-cache")),
     })
 }

@@ -17,6 +17,10 @@ pub struct Happened {
     pub kind: &'static str,
     pub second: u64,
     pub bytes: Vec<u8>,
+    /// The links of its entry.
+    links: String,
+    /// Whether its entry has the digest of something else.
+    pub lie: bool,
 }
 
 impl Happened {
@@ -24,9 +28,39 @@ impl Happened {
     pub fn happen(&self, there: &mut BTreeMap<String, String>) {
         match self.kind {
             "deleted" => there.remove(&self.path),
-            _ => there.insert(self.path.clone(), sha256(&self.bytes)),
+            _ => there.insert(self.path.clone(), self.digest()),
         };
     }
+
+    /// The digest of what a reader may get.
+    pub fn digest(&self) -> String {
+        if self.lie { "none: its entry lies".to_owned() } else { sha256(&self.bytes) }
+    }
+
+    fn entry(&self, base: &str) -> String {
+        told(&format!("{base}{}", self.path), self.kind, self.second, &claimed(&self.bytes, self.lie))
+            .replace("</url>", &format!("{}</url>", self.links))
+    }
+}
+
+/// What an entry has the digest of.
+fn claimed(bytes: &[u8], lie: bool) -> Vec<u8> {
+    if lie { bytes.iter().map(|byte| !byte).collect() } else { bytes.to_vec() }
+}
+
+/// What else a Source does than others.
+#[derive(Clone, Copy, Default)]
+pub struct Style {
+    /// One body in so many is large: between these two lengths.
+    pub large: Option<(u64, u64, u64)>,
+    /// Some documents change by patches.
+    pub patches: bool,
+    /// Each version is kept at a URL of its own.
+    pub mementos: bool,
+    /// Now and then, an entry has another hash than the resource.
+    pub lies: bool,
+    /// Its Change Lists are in no order.
+    pub disorder: bool,
 }
 
 /// A Source that changes at random; the same seed makes the same history.
@@ -51,6 +85,13 @@ pub struct History {
     pub told: Vec<Happened>,
     since: u64,
     packages: Vec<(u64, u64)>,
+    style: Style,
+    /// More entries of its Capability List.
+    offers: String,
+    /// Links of what there is.
+    links: HashMap<String, String>,
+    /// So many changes were told of by notifications.
+    notified: usize,
     /// Digests of what there was at first.
     first: BTreeMap<String, String>,
 }
@@ -63,6 +104,11 @@ impl History {
 
     /// As [`History::new`], in a folder that is served at this URL.
     pub fn at(root: PathBuf, base: String, seed: u64, count: u64) -> Self {
+        Self::styled(root, base, seed, count, Style::default())
+    }
+
+    /// As [`History::at`], of a Source that does more.
+    pub fn styled(root: PathBuf, base: String, seed: u64, count: u64, style: Style) -> Self {
         let mut history = Self {
             root,
             base,
@@ -79,12 +125,17 @@ impl History {
             told: Vec::new(),
             since: 0,
             packages: Vec::new(),
+            style,
+            offers: String::new(),
+            links: HashMap::new(),
+            notified: 0,
             first: BTreeMap::new(),
         };
         for number in 0..count {
-            let path = format!("/data/{:03}/{number:05}.bin", number / 500);
-            let body = history.body();
-            history.put(&path, body);
+            let kind = if style.patches && number % 4 == 0 { "json" } else { "bin" };
+            let path = format!("/data/{:03}/{number:05}.{kind}", number / 500);
+            let body = history.body(&path);
+            history.put(&path, body, false);
         }
         history.first = history.now.iter().map(|(path, body)| (path.clone(), sha256(body))).collect();
         history
@@ -95,10 +146,34 @@ impl History {
         self.random % below.max(1)
     }
 
-    fn body(&mut self) -> Vec<u8> {
+    fn body(&mut self, path: &str) -> Vec<u8> {
         self.made += 1;
-        let length = 100 + usize::try_from(self.next(3000)).expect("it fits");
+        let length = match self.style.large {
+            Some((one_in, least, most)) if self.made.is_multiple_of(one_in) => least + self.next(most - least),
+            _ => 100 + self.next(3000),
+        };
+        let length = usize::try_from(length).expect("it fits");
+        if path.ends_with(".json") {
+            let filler = super::hex(&bytes(scramble(path.len() as u64), length / 2));
+            return format!("{{\"made\":{},\"of\":\"{path}\",\"filler\":\"{filler}\"}}", self.made).into_bytes();
+        }
         bytes(self.made, length)
+    }
+
+    /// What a document becomes by a patch; with the link to that.
+    fn patched(&mut self, before: &[u8]) -> Option<(Vec<u8>, String)> {
+        let rest = std::str::from_utf8(before).ok()?.strip_prefix("{\"made\":")?;
+        let (_, rest) = rest.split_once(',')?;
+        self.made += 1;
+        let patch = format!("[{{\"op\":\"replace\",\"path\":\"/made\",\"value\":{}}}]", self.made);
+        let path = format!("/patch/{}", self.made);
+        self.write(&path, patch.as_bytes());
+        let link = format!(
+            "<rs:ln rel=\"http://www.openarchives.org/rs/terms/patch\" href=\"{}\" type=\"application/json-patch+json\" length=\"{}\"/>",
+            self.url(&path),
+            patch.len()
+        );
+        Some((format!("{{\"made\":{},{rest}", self.made).into_bytes(), link))
     }
 
     /// Whoever has the file open keeps what it was, as behind any server.
@@ -110,9 +185,24 @@ impl History {
         fs::rename(fresh, target).expect("its name");
     }
 
-    fn put(&mut self, path: &str, body: Vec<u8>) {
+    fn put(&mut self, path: &str, body: Vec<u8>, lie: bool) {
         self.write(path, &body);
-        self.ever.entry(path.to_owned()).or_default().insert(sha256(&body));
+        let ever = self.ever.entry(path.to_owned()).or_default();
+        if !lie {
+            ever.insert(sha256(&body));
+        }
+        self.links.remove(path);
+        if self.style.mementos {
+            let kept = format!("/kept/{}", self.made);
+            self.write(&kept, &body);
+            let link = format!(
+                "<rs:ln rel=\"memento\" href=\"{}\" modified=\"{}\" {}/>",
+                self.url(&kept),
+                super::changes::at(self.second),
+                facts_of(&body)
+            );
+            self.links.insert(path.to_owned(), link);
+        }
         if self.now.insert(path.to_owned(), body).is_none() {
             self.paths.push(path.to_owned());
         }
@@ -150,22 +240,38 @@ impl History {
                 }
                 _ => ("created", format!("/data/{:03}/new-{}.bin", self.next(60), self.made)),
             };
-            let bytes = match kind {
-                "deleted" => {
-                    self.remove(&path);
-                    Vec::new()
-                }
-                _ => {
-                    let body = self.body();
-                    self.put(&path, body.clone());
-                    self.versions += 1;
-                    body
-                }
-            };
             last = Some(path.clone());
-            let happened = Happened { path, kind, second: self.second, bytes };
-            self.told.push(happened.clone());
-            self.open.push(happened);
+            let lie = self.style.lies && kind == "updated" && self.next(20) == 0;
+            self.happens(path, kind, lie);
+        }
+    }
+
+    fn happens(&mut self, path: String, kind: &'static str, lie: bool) {
+        let (mut bytes, mut links) = (Vec::new(), String::new());
+        if kind == "deleted" {
+            self.remove(&path);
+        } else {
+            let before = self.now.get(&path).filter(|_| kind == "updated" && self.style.patches && !lie).cloned();
+            (bytes, links) = match before.and_then(|before| self.patched(&before)) {
+                Some(patched) => patched,
+                None => (self.body(&path), String::new()),
+            };
+            self.put(&path, bytes.clone(), lie);
+            links += self.links.get(&path).map_or("", String::as_str);
+            self.versions += 1;
+        }
+        let happened = Happened { path, kind, second: self.second, bytes, links, lie };
+        self.told.push(happened.clone());
+        self.open.push(happened);
+    }
+
+    /// What has a lie for its newest entry changes once more.
+    pub fn comes_clean(&mut self) {
+        let mut lies: Vec<String> = self.lies().into_iter().map(str::to_owned).collect();
+        lies.sort();
+        for path in lies {
+            self.second += 1;
+            self.happens(path, "updated", false);
         }
     }
 
@@ -178,6 +284,32 @@ impl History {
         self.second
     }
 
+    /// The paths whose newest entry is a lie.
+    fn lies(&self) -> HashSet<&str> {
+        let mut lies = HashSet::new();
+        for one in &self.told {
+            match one.lie {
+                true => lies.insert(one.path.as_str()),
+                false => lies.remove(one.path.as_str()),
+            };
+        }
+        lies
+    }
+
+    /// A notification of what happened since the last one.
+    pub fn notification(&mut self) -> String {
+        let fresh = &self.told[self.notified..];
+        let from = self.notified.checked_sub(1).map_or(10, |last| self.told[last].second);
+        let entries: String = fresh.iter().map(|one| one.entry(&self.base)).collect();
+        self.notified = self.told.len();
+        super::telling::notification(from, self.second, &entries)
+    }
+
+    /// Its Capability List has more from now on.
+    pub fn offers(&mut self, entries: &str) {
+        entries.clone_into(&mut self.offers);
+    }
+
     /// What there was after so many of all changes, and before the next.
     pub fn after(&self, changes: usize) -> BTreeMap<String, String> {
         let mut there = self.first.clone();
@@ -187,8 +319,7 @@ impl History {
 
     /// Publishes a Resource List, and documents that lead to these capabilities.
     pub fn publish(&mut self, capabilities: &[&str]) {
-        let entries: String = self.now.iter().map(|(path, body)| entry_of(&self.url(path), body)).collect();
-        self.write("/resourcelist.xml", resource_list(&super::changes::at(self.second), &entries).as_bytes());
+        self.relist();
         self.since = self.second;
         self.publish_changes();
         if capabilities.contains(&"changedump") {
@@ -199,15 +330,44 @@ impl History {
             .chain(capabilities)
             .map(|name| capability(&self.url(&format!("/{name}.xml")), name))
             .collect();
+        let all = all + &self.offers;
         self.write("/capabilitylist.xml", document("capabilitylist", "", "", &all).as_bytes());
         let sets = capability(&self.url("/capabilitylist.xml"), "capabilitylist");
         self.write("/.well-known/resourcesync", document("description", "", "", &sets).as_bytes());
     }
 
+    /// Publishes a Resource List of what there is.
+    pub fn relist(&self) {
+        let lies = self.lies();
+        let none = String::new();
+        let entries: String = self
+            .now
+            .iter()
+            .map(|(path, body)| {
+                let links = self.links.get(path).unwrap_or(&none);
+                let listed = claimed(body, lies.contains(path.as_str()));
+                entry_of(&self.url(path), &listed).replace("</url>", &format!("{links}</url>"))
+            })
+            .collect();
+        self.write("/resourcelist.xml", resource_list(&super::changes::at(self.second), &entries).as_bytes());
+    }
+
+    /// The entries of the open Change List.
+    fn open_entries(&self) -> String {
+        let mut open: Vec<&Happened> = self.open.iter().collect();
+        if self.style.disorder {
+            // What happened in one second has no other order than that of its entries; nor has it in a list that runs backwards.
+            open.sort_by_key(|one| scramble(one.second));
+            if open.is_sorted_by(|one, next| one.second >= next.second) {
+                open.sort_by_key(|one| one.second);
+            }
+        }
+        open.into_iter().map(|one| one.entry(&self.base)).collect()
+    }
+
     /// Publishes the open Change List, and the index that it is in.
     pub fn publish_changes(&mut self) {
-        let entries: String =
-            self.open.iter().map(|one| told(&self.url(&one.path), one.kind, one.second, &one.bytes)).collect();
+        let entries = self.open_entries();
         let links = link("index", &self.url("/changelist.xml"));
         let number = self.closed.len();
         self.write(&format!("/changes-{number}.xml"), change_list(Some(self.since), None, &links, &entries).as_bytes());
@@ -228,8 +388,7 @@ impl History {
     pub fn rotate(&mut self) {
         let number = self.closed.len();
         let links = link("index", &self.url("/changelist.xml"));
-        let entries: String =
-            self.open.iter().map(|one| told(&self.url(&one.path), one.kind, one.second, &one.bytes)).collect();
+        let entries = self.open_entries();
         let list = change_list(Some(self.since), Some(self.second), &links, &entries);
         self.closed.push((self.since, self.second));
         self.since = self.second;

@@ -22,7 +22,8 @@ pub fn enters(test: &str, addresses: &[&str], hosts: &str) -> bool {
     require(&["unshare", "ip"]);
     let program = std::env::current_exe().expect("this program");
     let mut command = Command::new("unshare");
-    command.args(["--net", "--mount", "--"]).arg(program);
+    // What is unmounted outside must be gone here too: a mount of another test would stay alive.
+    command.args(["--net", "--mount", "--propagation", "slave", "--"]).arg(program);
     command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(INSIDE, test);
     for proxy in ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
         command.env_remove(proxy);

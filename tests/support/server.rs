@@ -40,6 +40,8 @@ pub struct Reply {
     pub delay: Duration,
     /// Between stretches of 16 KiB of the body, wait.
     pub drip: Duration,
+    /// Send the body over and over, for ever, in chunks, and without a length.
+    pub endless: bool,
 }
 
 impl Reply {
@@ -49,6 +51,11 @@ impl Reply {
 
     pub fn ok(body: impl Into<Vec<u8>>) -> Self {
         Self { status: 200, body: body.into(), ..Self::default() }
+    }
+
+    /// These bytes over and over, for ever.
+    pub fn endless(body: impl Into<Vec<u8>>) -> Self {
+        Self { endless: true, ..Self::ok(body) }
     }
 
     pub fn with(mut self, name: &str, value: &str) -> Self {
@@ -235,7 +242,10 @@ fn sleep(time: Duration, stop: &AtomicBool) {
 fn send(out: &mut TcpStream, request: &Request, reply: &Reply, stop: &AtomicBool) -> bool {
     sleep(reply.delay, stop);
     let mut head = format!("HTTP/1.1 {} x\r\n", reply.status);
-    if !reply.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-length")) && reply.status != 304 {
+    let says_length = reply.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+    if reply.endless {
+        head.push_str("Transfer-Encoding: chunked\r\n");
+    } else if !says_length && reply.status != 304 {
         head.push_str(&format!("Content-Length: {}\r\n", reply.body.len()));
     }
     for (name, value) in &reply.headers {
@@ -247,6 +257,11 @@ fn send(out: &mut TcpStream, request: &Request, reply: &Reply, stop: &AtomicBool
     }
     if request.method == "HEAD" || reply.status == 304 {
         return true;
+    }
+    if reply.endless {
+        let chunk = [format!("{:x}\r\n", reply.body.len()).as_bytes(), &reply.body, b"\r\n"].concat();
+        while !stop.load(Ordering::SeqCst) && out.write_all(&chunk).is_ok() {}
+        return false;
     }
     let end = [reply.stall_after, reply.close_after].into_iter().flatten().min().unwrap_or(reply.body.len());
     for part in reply.body[..end.min(reply.body.len())].chunks(16 << 10) {

@@ -209,9 +209,16 @@ fn white_space_is_no_bomb() {
         false
     });
     assert!(matches!(error, Err(PatchError::NoFit { .. })), "{error:?}");
-    assert!(longest <= 2 * super::super::MOST, "{longest}");
+    assert!(longest <= 2 * crate::bounds::count(crate::bounds::Bounds::default().patch), "{longest}");
     let deep = format!("{}{}{}", "[".repeat(250), "1,".repeat(100_000) + "1", "]".repeat(250));
-    let error = super::super::apply(Kind::JsonMergePatch, b"{}", deep.as_bytes(), Some(10), &mut |_| true);
+    let error = super::super::apply(
+        Kind::JsonMergePatch,
+        b"{}",
+        deep.as_bytes(),
+        Some(10),
+        &crate::bounds::Bounds::default(),
+        &mut |_| true,
+    );
     assert!(matches!(error, Err(PatchError::NoFit { .. })), "{error:?}");
     // Not a measure: what is bounded takes a moment, and what is not takes hours.
     assert!(began.elapsed().as_secs() < 60, "{:?}", began.elapsed());

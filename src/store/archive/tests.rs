@@ -12,7 +12,8 @@ fn file(bytes: &[u8]) -> Arc<File> {
 
 fn whole(bytes: &[u8]) -> (Arc<File>, Result<Directory, ArchiveError>) {
     let file = file(bytes);
-    let directory = Directory::read(Partial::new(Arc::clone(&file), bytes.len() as u64, |_, _| true));
+    let directory =
+        Directory::read(Partial::new(Arc::clone(&file), bytes.len() as u64, |_, _| true), &Bounds::default());
     (file, directory)
 }
 
@@ -95,7 +96,7 @@ fn a_package_that_is_not_complete_says_what_it_lacks() {
     let mut directory = loop {
         let parts = here.clone();
         let covered = move |begin: u64, end: u64| parts.iter().any(|(from, to)| *from <= begin && end <= *to);
-        match Directory::read(Partial::new(Arc::clone(&file), size, covered)) {
+        match Directory::read(Partial::new(Arc::clone(&file), size, covered), &Bounds::default()) {
             Ok(directory) => break directory,
             Err(ArchiveError::Hole(at)) => here.push((at.saturating_sub(4096), (at + 4096).min(size))),
             Err(error) => panic!("{error}"),

@@ -1,5 +1,6 @@
 //! Packages of Change Dumps (core 13): which of them have what is missing, and their manifests.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::{Dump, Fit, Listed, Reading, enter, fits, forget, packages_of, read};
@@ -53,8 +54,10 @@ pub(in crate::sync) async fn packages_since(
     let (rset, status) = (set.id, Arc::clone(engine.status()));
     let looked = tokio::task::spawn_blocking(move || {
         let mut packed = Packed { since, ..Packed::default() };
+        let mut editions = HashSet::new();
         for document in &documents {
-            if let Err(error) = packages_of(document, rset, &status, &mut packed.packages, &mut packed.failed) {
+            let read = packages_of(document, rset, &status, &mut editions, &mut packed.packages, &mut packed.failed);
+            if let Err(error) = read {
                 packed.failed.push(error);
             }
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{COUNT_EACH, LEAST_PART, NOWHERE, Package, Packages, SMALL, locked};
+use super::{COUNT_EACH, LEAST_PART, NOWHERE, Package, Packages, locked};
 use crate::catalog::{PackageRow, Stored};
 use crate::source::{Asked, Expected, Hasher, SourceError, Trouble, verify};
 use crate::sync::fill::{Fill, MOST_BREAKS, Notes, Result, whole};
@@ -154,6 +154,7 @@ impl Packages {
                     return Err(SourceError::new(&package.url, Trouble::BadCoding { coding, problem }));
                 }
                 let notes = Notes::of(&package.url, &answer);
+                self.check_most(package, notes.total)?;
                 self.found(package, &notes, None);
                 (Some(answer), notes)
             }
@@ -172,8 +173,9 @@ impl Packages {
             notes_path: self.store.package_notes(package.id),
             parts: &package.parts,
             patience: None,
+            listed: None,
             // A body without an announced end must have one all the same.
-            listed: row.length.filter(|_| notes.total.is_none()).map(|length| length.saturating_mul(2).max(SMALL)),
+            most: self.most(package),
             held_to_a_hash: false,
             aside: false,
             gone: Some(&package.gone),
@@ -219,6 +221,15 @@ impl Packages {
         }
     }
 
+    /// Holds the length that a server announces of a package to what is taken.
+    fn check_most(&self, package: &Package, total: Option<u64>) -> Result<()> {
+        let (most, trouble) = self.most(package);
+        match total.is_some_and(|total| total > most) {
+            true => Err(SourceError::new(&package.url, trouble)),
+            false => Ok(()),
+        }
+    }
+
     /// A server has answered for a package.
     fn found(&self, package: &Package, notes: &Notes, ranges: Option<bool>) {
         {
@@ -252,6 +263,7 @@ impl Packages {
         let asked = Asked { range: Some((0, Some(LEAST_PART - 1))), ..Asked::default() };
         let mut answer = self.client.ask(&package.url, &asked).await?;
         let notes = Notes::of(&package.url, &answer);
+        self.check_most(package, notes.total)?;
         let partial = answer.status == 206 && answer.content_range().is_some_and(|(at, _)| at == 0);
         let before = locked(&package.known).validator.clone();
         if before.is_some() && before != notes.validator && package.parts.ranges().len() > 0 {
@@ -261,6 +273,10 @@ impl Packages {
         if partial {
             let mut at = 0;
             while let Some(chunk) = answer.chunk().await? {
+                if at + chunk.len() as u64 > LEAST_PART {
+                    let problem = "more bytes came than were asked for".to_owned();
+                    return Err(SourceError::new(&package.url, Trouble::Nowhere(problem)));
+                }
                 std::os::unix::fs::FileExt::write_all_at(&*package.file, &chunk, at)
                     .map_err(|error| SourceError::new(&package.url, Trouble::Disk(error.to_string())))?;
                 package.parts.ranges().add(at, at + chunk.len() as u64);
