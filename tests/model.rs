@@ -8,14 +8,14 @@
 
 mod support;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use support::channel::Channel;
-use support::faulty::{Fault, Faulty, Network};
+use support::faulty::{Fault, Faulty, LARGE, Network};
 use support::history::{History, Style};
 use support::{Mirror, run, scramble, sha256, text};
 
@@ -27,8 +27,11 @@ const REFRESH: Duration = Duration::from_secs(120);
 /// The longest that a read fails when all is well again.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// The longest until a mirror has noticed that it missed something, and found it.
+const MISSED: Duration = Duration::from_secs(20);
+
 /// After so many steps another Source is played.
-const EPISODE: u64 = 200;
+const EPISODE: u64 = 80;
 
 /// A file system of its own for a cache, which can be full. Dropping it takes it away.
 struct Room(PathBuf);
@@ -72,6 +75,7 @@ struct Tally {
     reads: u64,
     errors: u64,
     moments: u64,
+    gaps: u64,
     failed_refreshes: u64,
     lists: u64,
     notified: u64,
@@ -93,12 +97,20 @@ struct Kind {
 
 const PLAIN: Style = Style { large: None, patches: false, mementos: false, lies: false, disorder: false };
 
-const KINDS: [Kind; 6] = [
+const KINDS: [Kind; 8] = [
     Kind {
         name: "plain",
         capabilities: &["changelist"],
         options: "content=lazy",
-        style: Style { lies: true, large: Some((40, 1_100_000, 2_500_000)), ..PLAIN },
+        style: Style { lies: true, large: Some((20, 1_100_000, 1_600_000)), ..PLAIN },
+        tells: false,
+    },
+    // What is large is gone on with where it broke off.
+    Kind {
+        name: "large",
+        capabilities: &["changelist"],
+        options: "content=lazy",
+        style: Style { large: Some((3, 1_100_000, 1_500_000)), ..PLAIN },
         tells: false,
     },
     Kind {
@@ -129,11 +141,13 @@ const KINDS: [Kind; 6] = [
         style: Style { disorder: true, ..PLAIN },
         tells: true,
     },
+    // It has a Resource List alone: what happened between two of its editions, nobody can know.
+    Kind { name: "listed", capabilities: &[], options: "content=lazy", style: PLAIN, tells: false },
     Kind {
         name: "patched",
         capabilities: &["changelist"],
         options: "content=all",
-        style: Style { patches: true, lies: true, large: Some((50, 1_100_000, 2_500_000)), ..PLAIN },
+        style: Style { patches: true, lies: true, large: Some((20, 1_100_000, 1_600_000)), ..PLAIN },
         tells: false,
     },
 ];
@@ -150,6 +164,10 @@ struct Model {
     /// So many changes are known to be in the tree.
     applied: usize,
     held: Vec<(String, Vec<u8>, File)>,
+    /// What was read whole, and is in the cache since: paths and digests.
+    fetched: HashSet<(String, String)>,
+    /// Seconds of the Source that were looked at, after which more has happened.
+    looked_at: Vec<u64>,
     tally: Tally,
     folder: tempfile::TempDir,
 }
@@ -196,6 +214,8 @@ impl Model {
             channel,
             applied: 0,
             held: Vec::new(),
+            fetched: HashSet::new(),
+            looked_at: Vec::new(),
             tally: Tally::default(),
             folder,
         }
@@ -213,7 +233,12 @@ impl Model {
 
     /// The Source changes, and says so in one of its ways.
     fn changes(&mut self) {
-        let count = 1 + self.next(25);
+        let most = if self.next(4) == 0 { 2 } else { 25 };
+        let count = 1 + self.next(most);
+        if !self.follows() {
+            // Of two lists of the same moment, nobody can say which is the newer one.
+            self.history.later();
+        }
         self.history.changes(count);
         let early = self.next(2) == 0;
         if early {
@@ -226,13 +251,18 @@ impl Model {
             0 => self.history.rotate(),
             _ => self.history.publish_changes(),
         }
-        if self.next(6) == 0 {
+        if !self.follows() || self.next(6) == 0 {
             self.tally.lists += 1;
             self.history.relist();
         }
         if !early {
             self.tell();
         }
+    }
+
+    /// Whether the Source tells of each of its changes.
+    fn follows(&self) -> bool {
+        !self.kind.capabilities.is_empty()
     }
 
     /// Sends a notification, if it sends any; some are lost, and now and then the connection is.
@@ -252,21 +282,35 @@ impl Model {
 
     /// Reads a file as anybody would: it is something that the Source had, or an error, and soon.
     fn read(&mut self, path: &str) -> Option<Vec<u8>> {
-        let began = Instant::now();
-        let read = self.mirror.read(path.trim_start_matches('/'));
-        assert!(began.elapsed() < READ, "{}: {path} takes {:?}", self.name, began.elapsed());
-        self.tally.reads += 1;
-        match read {
-            Ok(bytes) => {
-                let known = self.history.ever.get(path).is_some_and(|ever| ever.contains(&sha256(&bytes)));
-                assert!(known, "{}: {path} was never that, {} bytes", self.name, bytes.len());
-                Some(bytes)
-            }
-            Err(_) => {
-                self.tally.errors += 1;
-                None
-            }
+        self.read_at_once(&[path.to_owned()]).pop().flatten()
+    }
+
+    /// Reads files, each in a thread of its own.
+    fn read_at_once(&mut self, paths: &[String]) -> Vec<Option<Vec<u8>>> {
+        let name = &self.name;
+        let mirror = &self.mirror;
+        let all: Vec<std::io::Result<Vec<u8>>> = std::thread::scope(|scope| {
+            let read = |path: &String| {
+                let path = path.clone();
+                scope.spawn(move || {
+                    let began = Instant::now();
+                    let read = mirror.read(path.trim_start_matches('/'));
+                    assert!(began.elapsed() < READ, "{name}: {path} takes {:?}", began.elapsed());
+                    read
+                })
+            };
+            let threads: Vec<_> = paths.iter().map(read).collect();
+            threads.into_iter().map(|thread| thread.join().expect("a reader")).collect()
+        });
+        self.tally.reads += all.len() as u64;
+        self.tally.errors += all.iter().filter(|read| read.is_err()).count() as u64;
+        for (path, bytes) in paths.iter().zip(&all).filter_map(|(path, read)| Some((path, read.as_ref().ok()?))) {
+            let digest = sha256(bytes);
+            let known = self.history.ever.get(path).is_some_and(|ever| ever.contains(&digest));
+            assert!(known, "{}: {path} was never that, {} bytes", self.name, bytes.len());
+            self.fetched.insert((path.clone(), digest));
         }
+        all.into_iter().map(Result::ok).collect()
     }
 
     /// Who holds a file open goes on with what it was.
@@ -299,7 +343,7 @@ impl Model {
                 continue;
             };
             let digest = hash.split_whitespace().find_map(|one| one.strip_prefix("sha-256:")).unwrap_or_default();
-            let bytes = self.history.told.iter().find(|one| one.digest() == digest).map(|one| one.bytes.clone());
+            let bytes = self.history.told.iter().find(|one| one.digest == digest).map(|one| one.bytes.clone());
             if let Some(bytes) =
                 bytes.filter(|bytes| !bytes.is_empty() && file.metadata().unwrap().len() == bytes.len() as u64)
             {
@@ -379,14 +423,39 @@ impl Model {
 
     fn some_are_read(&mut self, count: u64) {
         let paths: Vec<String> = self.history.now.keys().cloned().collect();
-        for _ in 0..count {
+        for _ in 0..count / 5 {
+            let some = [0; 5].map(|_| paths[usize::try_from(self.next(paths.len() as u64)).unwrap()].clone());
+            self.read_at_once(&some);
+        }
+        // What is large is gone on with where it breaks off: of that, there is little, and much that can go wrong.
+        let fresh = self.history.told.iter().rev().take(100);
+        let large: BTreeSet<String> = fresh.filter(|one| one.bytes.len() > LARGE).map(|one| one.path.clone()).collect();
+        let large: Vec<String> = large.into_iter().filter(|path| self.history.now.contains_key(path)).collect();
+        self.read_at_once(&large);
+    }
+
+    /// Names are asked for, of what is there and of what is not: the kernel remembers the answers.
+    fn some_are_looked_up(&mut self) {
+        let paths: Vec<String> = self.history.ever.keys().cloned().collect();
+        for _ in 0..20 {
             let at = usize::try_from(self.next(paths.len() as u64)).unwrap();
-            self.read(&paths[at].clone());
+            let _ = fs::metadata(self.mirror.path(paths[at].trim_start_matches('/')));
+        }
+    }
+
+    /// Each name that there ever was is there now, or is not; whatever was answered before.
+    fn names_are_those_of_now(&self) {
+        for path in self.history.ever.keys() {
+            let there = fs::metadata(self.mirror.path(path.trim_start_matches('/'))).is_ok();
+            let wanted = self.history.now.contains_key(path);
+            assert!(there == wanted, "{}: {path} is there: {there}; in the Source: {wanted}", self.name);
         }
     }
 
     fn kill_while_it_works(&mut self) {
         self.tally.kills += 1;
+        // What is in the cache, a moment later is known to be there.
+        self.fetched.clear();
         let daemon = self.mirror.daemon().expect("a daemon");
         let directory = self.mirror.directory.to_string_lossy().into_owned();
         let refresh = std::thread::spawn(move || run(&["refresh", &directory]));
@@ -415,6 +484,7 @@ impl Model {
             }
             3 => {
                 self.tally.full += 1;
+                self.fetched.clear();
                 self.room.fill();
                 self.refresh();
                 self.some_are_read(10);
@@ -422,6 +492,7 @@ impl Model {
                     self.kill_while_it_works();
                 }
                 self.room.free();
+                self.fetched.clear();
             }
             4 => {
                 self.held.clear();
@@ -432,10 +503,15 @@ impl Model {
                 self.refresh();
             }
         }
+        self.some_are_looked_up();
         self.some_are_read(15);
         self.held_files_stay();
         self.hold();
         self.tree_is_one_of_the_source_s();
+        if !self.looked_at.is_empty() {
+            let at = usize::try_from(self.next(self.looked_at.len() as u64)).unwrap();
+            self.moment_is_as_it_was(self.looked_at[at], 3);
+        }
     }
 
     /// All is well again: the mount is what the Source is.
@@ -443,11 +519,17 @@ impl Model {
         self.server.errs(0);
         self.history.comes_clean();
         self.history.publish_changes();
+        if !self.follows() {
+            self.history.later();
+            self.history.relist();
+        }
         let began = Instant::now();
         while !self.refresh() {
             assert!(began.elapsed() < REFRESH, "{}: {}", self.name, text(&self.mirror.refresh()));
         }
-        let files: BTreeSet<String> = self.mirror.files().into_iter().map(|path| format!("/{path}")).collect();
+        self.what_is_missed_is_noticed();
+        self.names_are_those_of_now();
+        let files = self.there();
         let now: BTreeSet<String> = self.history.now.keys().cloned().collect();
         assert!(files == now, "{}: {}", self.name, self.differences(&files, &now));
         self.applied = self.history.told.len();
@@ -468,8 +550,53 @@ impl Model {
                 self.mirror.errors()
             );
         }
-        self.every_version_is_there_once();
-        self.moments_are_as_they_were();
+        // Of a Source that does not tell of its changes, versions and their times are those of its lists.
+        if self.follows() {
+            self.every_version_is_there_once();
+            self.moments_are_as_they_were();
+        }
+    }
+
+    /// Whether what changed last has the hashes of now.
+    fn said_to_be_those_of_now(&self) -> bool {
+        let last: BTreeMap<&str, &str> =
+            self.history.told.iter().rev().take(10).rev().map(|one| (one.path.as_str(), one.digest.as_str())).collect();
+        last.into_iter().filter(|(path, _)| self.history.now.contains_key(*path)).all(|(path, digest)| {
+            let hash = support::xattr(&self.mirror.path(path.trim_start_matches('/')), "user.resourcesync.hash");
+            hash.is_some_and(|hash| hash.contains(digest))
+        })
+    }
+
+    fn there(&self) -> BTreeSet<String> {
+        self.mirror.files().into_iter().map(|path| format!("/{path}")).collect()
+    }
+
+    /// A notification is lost, and the next one comes: from that alone, the mirror finds what it missed.
+    fn what_is_missed_is_noticed(&mut self) {
+        let Some(channel) = &mut self.channel else { return };
+        if channel.clients() == 0 {
+            return;
+        }
+        self.tally.gaps += 1;
+        // What was not told yet is told.
+        channel.send(&self.history.notification());
+        for lost in [true, false] {
+            self.history.later();
+            self.history.changes(3);
+            self.history.later();
+            self.history.publish_changes();
+            let told = self.history.notification();
+            if !lost {
+                channel.send(&told);
+            }
+        }
+        let now: BTreeSet<String> = self.history.now.keys().cloned().collect();
+        let began = Instant::now();
+        while self.there() != now || !self.said_to_be_those_of_now() {
+            let waited = began.elapsed();
+            assert!(waited < MISSED, "{}: after {waited:?}: {}", self.name, self.differences(&self.there(), &now));
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 
     /// No version is missing, and none is there twice.
@@ -489,7 +616,7 @@ impl Model {
             let known = known.as_array().map_or(0, Vec::len);
             if known != made + first {
                 let told = told.iter().map(|(number, one)| {
-                    format!("{number}: {} {} {}", one.kind, support::changes::at(one.second), &one.digest()[..8])
+                    format!("{number}: {} {} {}", one.kind, support::changes::at(one.second), &one.digest[..8])
                 });
                 let told: Vec<String> = told.collect();
                 let log = run(&["log", &self.mirror.path(path.trim_start_matches('/')).to_string_lossy()]);
@@ -502,26 +629,41 @@ impl Model {
     fn moments_are_as_they_were(&mut self) {
         for _ in 0..2 {
             let second = 11 + self.next(self.history.second().saturating_sub(10).max(1));
-            let changes = self.history.told.partition_point(|one| one.second <= second);
-            let wanted = self.history.after(changes);
-            let root = self.mirror.path(&format!(".versions/@{}", support::changes::at(second)));
-            let files: BTreeMap<String, PathBuf> =
-                support::files(&root).into_iter().map(|path| (format!("/{path}"), root.join(path))).collect();
-            let told = || format!("{}: as of second {second}, {changes} changes", self.name);
-            assert_eq!(files.keys().collect::<Vec<_>>(), wanted.keys().collect::<Vec<_>>(), "{}", told());
-            for (path, file) in files.iter().skip(usize::try_from(second % 7).unwrap()).step_by(7) {
-                match fs::read(file) {
-                    Ok(bytes) => assert_eq!(sha256(&bytes), wanted[path], "{}: {path}", told()),
-                    // What was superseded before anybody read it may be nowhere any more, but in an archive.
-                    Err(error) if self.kind.style.mementos => {
-                        let told = told();
-                        panic!("{told}: {path}: {error}: {}", self.mirror.errors())
-                    }
-                    Err(_) => {}
-                }
+            self.moment_is_as_it_was(second, usize::MAX);
+            if second < self.history.second() {
+                self.looked_at.push(second);
             }
-            self.tally.moments += 1;
         }
+        if self.looked_at.len() > 40 {
+            self.looked_at.drain(..20);
+        }
+    }
+
+    /// What there was at a moment is there under it, by its names and in its directories; of some of it, the bytes are looked
+    /// at. Of more than a few, the Source and its archive are up.
+    fn moment_is_as_it_was(&mut self, second: u64, most: usize) {
+        let changes = self.history.told.partition_point(|one| one.second <= second);
+        let wanted = self.history.after(changes);
+        let root = self.mirror.path(&format!(".versions/@{}", support::changes::at(second)));
+        let told = || format!("{}: as of second {second}, {changes} changes", self.name);
+        for path in self.history.ever.keys().skip(usize::try_from(second % 5).unwrap()).step_by(5) {
+            let there = fs::metadata(root.join(path.trim_start_matches('/'))).is_ok();
+            assert_eq!(there, wanted.contains_key(path), "{}: {path} is there", told());
+        }
+        let files: BTreeMap<String, PathBuf> =
+            support::files(&root).into_iter().map(|path| (format!("/{path}"), root.join(path))).collect();
+        assert_eq!(files.keys().collect::<Vec<_>>(), wanted.keys().collect::<Vec<_>>(), "{}", told());
+        for (path, file) in files.iter().skip(usize::try_from(second % 5).unwrap()).step_by(5).take(most) {
+            // What was superseded before anybody read it may be nowhere any more, but in an archive.
+            let kept = self.kind.style.mementos && most > 3;
+            let had = kept || self.fetched.contains(&(path.clone(), wanted[path].clone()));
+            match fs::read(file) {
+                Ok(bytes) => assert_eq!(sha256(&bytes), wanted[path], "{}: {path}", told()),
+                Err(error) if had => panic!("{}: {path} is lost: {error}: {}", told(), self.mirror.errors()),
+                Err(_) => {}
+            }
+        }
+        self.tally.moments += 1;
     }
 
     fn play(mut self, until: Instant) -> (Tally, BTreeMap<Fault, u64>) {

@@ -50,7 +50,7 @@ fn what_was_written_and_not_flushed_may_be_lost_and_the_cache_is_true() {
     let own = mirror.cache.join("cache");
     mirror.cache = own;
     assert!(mirror.try_mount().status.success());
-    let mut whole = 0;
+    let (mut whole, mut orderly) = (0, 0);
     for round in 1..=rounds {
         let random = scramble(seed ^ round);
         history.changes(20 + random % 100);
@@ -65,22 +65,28 @@ fn what_was_written_and_not_flushed_may_be_lost_and_the_cache_is_true() {
         let paths: Vec<String> = history.now.keys().cloned().collect();
         let work = std::thread::spawn(move || {
             let refreshed = run(&["refresh", &directory.to_string_lossy()]).status.success();
-            for path in paths.iter().skip(usize::try_from(random % 5).unwrap()).step_by(5) {
-                let _ = fs::read(directory.join(path.trim_start_matches('/')));
-            }
-            refreshed
+            let some = paths.into_iter().skip(usize::try_from(random % 5).unwrap()).step_by(5);
+            (refreshed, some.filter(|path| fs::read(directory.join(path.trim_start_matches('/'))).is_ok()).collect())
         });
-        // In the midst of it; or when a refresh has said that it is done, and some was read.
-        let finished = random.is_multiple_of(4);
+        // In the midst of it; or when a refresh has said that it is done, and some was read; or after an orderly end of that.
+        let (finished, ended) = (random.is_multiple_of(3), random.is_multiple_of(6));
+        let mut read: Vec<String> = Vec::new();
         if finished {
-            assert!(work.join().unwrap(), "SEED={seed}, round {round}");
-            disk.loses_power(random);
+            let (refreshed, some) = work.join().unwrap();
+            assert!(refreshed, "SEED={seed}, round {round}");
+            read = some;
         } else {
             std::thread::sleep(Duration::from_millis(random % 700));
-            disk.loses_power(random);
         }
-        mirror.kill();
-        let _ = std::process::Command::new("umount").arg("-l").arg(&mirror.directory).output();
+        if ended {
+            orderly += 1;
+            mirror.unmount();
+        }
+        disk.loses_power(random);
+        if !ended {
+            mirror.kill();
+            let _ = std::process::Command::new("umount").arg("-l").arg(&mirror.directory).output();
+        }
         disk.comes_back();
         boot.again(round);
         if finished {
@@ -92,6 +98,11 @@ fn what_was_written_and_not_flushed_may_be_lost_and_the_cache_is_true() {
             let expected: Vec<String> =
                 history.now.keys().map(|path| path.trim_start_matches('/').to_owned()).collect();
             assert_eq!(mirror.files(), expected, "SEED={seed}, round {round}: what was synced is lost");
+            for path in read.iter().filter(|_| ended) {
+                let there = mirror.read(path.trim_start_matches('/'));
+                assert!(there.is_ok(), "SEED={seed}, round {round}: {path} was read, and is lost: {there:?}");
+                assert_eq!(there.unwrap(), history.now[path], "SEED={seed}, round {round}: {path}");
+            }
             sound(&mirror, seed, round);
             mirror.unmount();
             mirror.set_options("poll=0");
@@ -108,8 +119,11 @@ fn what_was_written_and_not_flushed_may_be_lost_and_the_cache_is_true() {
         let versions = mirror.count("SELECT count(*) FROM version").unsigned_abs();
         assert_eq!(versions, history.versions, "SEED={seed}, round {round}: versions");
     }
-    println!("{rounds} times the power went, {whole} of them after a sync was done; {} flushes", disk.flushes());
-    assert!(whole > 0 && disk.flushes() > rounds);
+    println!(
+        "{rounds} times the power went, {whole} of them after a sync was done, {orderly} after an orderly end; {} flushes",
+        disk.flushes()
+    );
+    assert!(rounds < 20 || whole > 0 && disk.flushes() > rounds);
     mirror.unmount();
 }
 

@@ -27,6 +27,8 @@ pub enum Fault {
     ResetBody,
     /// The connection ends within the body.
     Truncated,
+    /// Half of it, as if that were all.
+    CutShort,
     /// The announced length is smaller than the body.
     SaysLess,
     /// The announced length is larger than the body.
@@ -80,7 +82,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::SlowHead,
         Self::SlowBody,
         Self::StallHead,
@@ -88,6 +90,7 @@ impl Fault {
         Self::ResetHead,
         Self::ResetBody,
         Self::Truncated,
+        Self::CutShort,
         Self::SaysLess,
         Self::SaysMore,
         Self::SaysTwo,
@@ -132,10 +135,10 @@ pub enum Network {
 }
 
 /// How long a server that stalls waits for whoever asked to go away.
-const STALL: Duration = Duration::from_secs(10);
+const STALL: Duration = Duration::from_secs(40);
 
 /// A body that is worth going on with where it broke off, in bytes.
-const LARGE: usize = 1 << 20;
+pub const LARGE: usize = 1 << 20;
 
 /// The server. Dropping it closes the port.
 pub struct Faulty {
@@ -288,7 +291,7 @@ impl Shared {
         let path = request.path.bytes().fold(self.seed, |sum, byte| scramble(sum ^ u64::from(byte)));
         let random = scramble(path.wrapping_add(count));
         // Of what is large, few are asked for; and only what breaks off is asked for in part.
-        let rate = if request.range.is_some() || length > LARGE { rate * 3 } else { rate };
+        let rate = if request.range.is_some() || length > LARGE { rate * 5 } else { rate };
         if random % 1000 >= rate {
             return None;
         }
@@ -299,12 +302,14 @@ impl Shared {
             .filter(|fault| *fault != Fault::Stale || !request.fresh)
             // Nothing tells of a wrong letter in a document but TLS.
             .filter(|fault| *fault != Fault::WrongBytes || !request.path.contains(".xml"))
+            // A memento that is said not to be there is not asked for again.
+            .filter(|fault| *fault != Fault::Missing || !request.path.starts_with("/kept/"))
             .collect();
         // Half of them are of the kind that was rarest so far: some have few occasions.
         let among = scramble(random);
         let mut counts = self.counts.lock().expect("no panic");
         let rarest = candidates.iter().min_by_key(|fault| counts.get(fault).copied().unwrap_or(0));
-        let fault = match rarest.filter(|_| among.is_multiple_of(2)) {
+        let fault = match rarest.filter(|_| !among.is_multiple_of(3)) {
             Some(_) if length > LARGE && request.range.is_none() => Fault::ResetBody,
             Some(rarest) => *rarest,
             None => candidates[usize::try_from(scramble(among) % candidates.len() as u64).expect("it fits")],
@@ -418,6 +423,7 @@ impl Shared {
                 let at = usize::try_from(scramble(self.seed) % body.len() as u64).expect("it fits");
                 body[at] ^= 4;
             }
+            Some(Fault::CutShort) => body.truncate(body.len() / 2),
             Some(Fault::LandingPage) => {
                 body = b"<!DOCTYPE html><html><body>Please accept our cookies</body></html>".to_vec();
                 lines.push("Content-Type: text/html".to_owned());
@@ -489,7 +495,7 @@ impl Shared {
                 for number in 0.. {
                     // No more than a disk has, and not at full speed for ever.
                     if number > 2000 {
-                        std::thread::sleep(Duration::from_millis(20));
+                        std::thread::sleep(Duration::from_millis(1));
                     }
                     if self.stop.load(Ordering::SeqCst) || number > 4000 || stream.write_all(&piece).is_err() {
                         break;

@@ -17,8 +17,10 @@ pub struct Happened {
     pub kind: &'static str,
     pub second: u64,
     pub bytes: Vec<u8>,
-    /// The links of its entry.
-    links: String,
+    /// The digest of what a reader may get.
+    pub digest: String,
+    /// Its entry in a list of changes.
+    entry: String,
     /// Whether its entry has the digest of something else.
     pub lie: bool,
 }
@@ -28,18 +30,8 @@ impl Happened {
     pub fn happen(&self, there: &mut BTreeMap<String, String>) {
         match self.kind {
             "deleted" => there.remove(&self.path),
-            _ => there.insert(self.path.clone(), self.digest()),
+            _ => there.insert(self.path.clone(), self.digest.clone()),
         };
-    }
-
-    /// The digest of what a reader may get.
-    pub fn digest(&self) -> String {
-        if self.lie { "none: its entry lies".to_owned() } else { sha256(&self.bytes) }
-    }
-
-    fn entry(&self, base: &str) -> String {
-        told(&format!("{base}{}", self.path), self.kind, self.second, &claimed(&self.bytes, self.lie))
-            .replace("</url>", &format!("{}</url>", self.links))
     }
 }
 
@@ -155,17 +147,23 @@ impl History {
         let length = usize::try_from(length).expect("it fits");
         if path.ends_with(".json") {
             let filler = super::hex(&bytes(scramble(path.len() as u64), length / 2));
-            return format!("{{\"made\":{},\"of\":\"{path}\",\"filler\":\"{filler}\"}}", self.made).into_bytes();
+            let made = self.made;
+            return format!("{{\"made\":{made},\"was\":0,\"of\":\"{path}\",\"filler\":\"{filler}\"}}").into_bytes();
         }
         bytes(self.made, length)
     }
 
-    /// What a document becomes by a patch; with the link to that.
+    /// What a document becomes by a patch, which makes something else of any other document; with the link to that.
     fn patched(&mut self, before: &[u8]) -> Option<(Vec<u8>, String)> {
         let rest = std::str::from_utf8(before).ok()?.strip_prefix("{\"made\":")?;
+        let (was, rest) = rest.split_once(',')?;
         let (_, rest) = rest.split_once(',')?;
         self.made += 1;
-        let patch = format!("[{{\"op\":\"replace\",\"path\":\"/made\",\"value\":{}}}]", self.made);
+        let made = self.made;
+        let patch = format!(
+            "[{{\"op\":\"copy\",\"from\":\"/made\",\"path\":\"/was\"}},\
+             {{\"op\":\"replace\",\"path\":\"/made\",\"value\":{made}}}]"
+        );
         let path = format!("/patch/{}", self.made);
         self.write(&path, patch.as_bytes());
         let link = format!(
@@ -173,7 +171,7 @@ impl History {
             self.url(&path),
             patch.len()
         );
-        Some((format!("{{\"made\":{},{rest}", self.made).into_bytes(), link))
+        Some((format!("{{\"made\":{made},\"was\":{was},{rest}").into_bytes(), link))
     }
 
     /// Whoever has the file open keeps what it was, as behind any server.
@@ -260,7 +258,10 @@ impl History {
             links += self.links.get(&path).map_or("", String::as_str);
             self.versions += 1;
         }
-        let happened = Happened { path, kind, second: self.second, bytes, links, lie };
+        let digest = if lie { "none: its entry lies".to_owned() } else { sha256(&bytes) };
+        let entry = told(&self.url(&path), kind, self.second, &claimed(&bytes, lie))
+            .replace("</url>", &format!("{links}</url>"));
+        let happened = Happened { path, kind, second: self.second, bytes, digest, entry, lie };
         self.told.push(happened.clone());
         self.open.push(happened);
     }
@@ -296,11 +297,16 @@ impl History {
         lies
     }
 
+    /// The next change is in a second of its own, as are those after it from those before.
+    pub fn later(&mut self) {
+        self.second += 1;
+    }
+
     /// A notification of what happened since the last one.
     pub fn notification(&mut self) -> String {
         let fresh = &self.told[self.notified..];
         let from = self.notified.checked_sub(1).map_or(10, |last| self.told[last].second);
-        let entries: String = fresh.iter().map(|one| one.entry(&self.base)).collect();
+        let entries: String = fresh.iter().map(|one| one.entry.as_str()).collect();
         self.notified = self.told.len();
         super::telling::notification(from, self.second, &entries)
     }
@@ -362,7 +368,7 @@ impl History {
                 open.sort_by_key(|one| one.second);
             }
         }
-        open.into_iter().map(|one| one.entry(&self.base)).collect()
+        open.into_iter().map(|one| one.entry.as_str()).collect()
     }
 
     /// Publishes the open Change List, and the index that it is in.

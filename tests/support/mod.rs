@@ -43,7 +43,11 @@ pub fn require(programs: &[&str]) {
 }
 
 pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 pub fn sha256(bytes: &[u8]) -> String {
