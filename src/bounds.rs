@@ -162,6 +162,7 @@ const T: u64 = 1 << 40;
 bounds! {
     document DOCUMENT = 8 * G, K => 1024 * T, Bytes, "a document, after decompression; where one is larger, nothing is deleted";
     entries ENTRIES = 200_000_000, 1 => 1_000_000_000_000, Count, "entries of all documents of a set that one sync reads; with more, the sync fails and nothing changes";
+    changes CHANGES = 5_000_000, 1 => 1_000_000_000, Count, "changes of one list or package; with more, the sync fails and nothing changes";
     documents DOCUMENTS = 200_000, 1 => 10_000_000, Count, "documents of a set, packages of a dump among them; more are not asked for, and nothing is deleted";
     depth DEPTH = 5, 1 => 32, Count, "how deep indexes may lie in one another; what lies deeper is not asked for, and nothing is deleted";
     uri URI = 8 * K, 64 => 8 * K, Bytes, "the URI of a resource; those with longer ones are reported and passed over";

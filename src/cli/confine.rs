@@ -79,11 +79,22 @@ const READ: [&str; 12] = [
 /// Devices: the first three for whoever asks, the last for the session's threads.
 const DEVICES: [&str; 4] = ["/dev/null", "/dev/urandom", "/dev/random", "/dev/fuse"];
 
+/// How far a process is held to what it needs of the file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Held {
+    /// As far as this program knows how to.
+    Fully,
+    /// As far as this kernel can.
+    Partly,
+    /// Not at all: this kernel has no Landlock.
+    Not,
+}
+
 /// Leaves this process no more than it needs. It has one thread.
 ///
 /// # Errors
 /// With what could not be taken from it.
-pub(super) fn confine(needs: &Needs<'_>) -> Result<(), String> {
+pub(super) fn confine(needs: &Needs<'_>) -> Result<Held, String> {
     let failed = |what: &str| {
         let what = what.to_owned();
         move |error: rustix::io::Errno| format!("cannot {what}: {error}")
@@ -92,7 +103,7 @@ pub(super) fn confine(needs: &Needs<'_>) -> Result<(), String> {
     if root {
         let mut kept = CapabilitySet::empty();
         kept.set(CapabilitySet::SYS_ADMIN, needs.passthrough);
-        kept.set(CapabilitySet::NET_BIND_SERVICE, needs.listens.is_some_and(|port| port < 1024));
+        kept.set(CapabilitySet::NET_BIND_SERVICE, needs.listens.is_some_and(|port| (1..1024).contains(&port)));
         let owner =
             std::fs::metadata(needs.cache).map_err(|error| format!("{}: {error}", needs.cache.display()))?.uid();
         // A cache that another owns is reached as root reaches all things.
@@ -130,7 +141,19 @@ fn become_user(user: &User) -> rustix::io::Result<()> {
     thread::set_keep_capabilities(false)
 }
 
-fn reach(needs: &Needs<'_>) -> Result<(), landlock::RulesetError> {
+/// Where a name server is said, and what it is said in: on some machines that is a link to somewhere else, and another file in
+/// the same directory when the network is another. A directory at the top, as `/run`, is not the name servers' alone.
+fn names() -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let files: Vec<PathBuf> = ["/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/localtime"]
+        .iter()
+        .filter_map(|file| std::fs::canonicalize(file).ok())
+        .collect();
+    let deep = |folder: &&Path| folder.components().count() > 2;
+    let folders = files.iter().filter_map(|file| file.parent()).filter(deep).map(Path::to_owned).collect();
+    (files, folders)
+}
+
+fn reach(needs: &Needs<'_>) -> Result<Held, landlock::RulesetError> {
     const KNOWN: ABI = ABI::V6;
     let read = AccessFs::from_read(KNOWN) & !AccessFs::Execute;
     let write = AccessFs::from_all(KNOWN)
@@ -142,6 +165,7 @@ fn reach(needs: &Needs<'_>) -> Result<(), landlock::RulesetError> {
             Some(Ok::<_, landlock::RulesetError>(PathBeneath::new(PathFd::new(path).ok()?, access)))
         })
     };
+    let (files, folders) = names();
     let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
     let rules = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
@@ -150,6 +174,8 @@ fn reach(needs: &Needs<'_>) -> Result<(), landlock::RulesetError> {
         .scope(Scope::AbstractUnixSocket | Scope::Signal)?
         .create()?
         .add_rules(below(paths(&READ), read))?
+        .add_rules(below(folders, read))?
+        .add_rules(below(files, AccessFs::ReadFile.into()))?
         .add_rules(below(paths(&DEVICES), device))?
         .add_rules(below(vec![needs.cache.to_owned()], write))?
         .add_rules(
@@ -159,16 +185,11 @@ fn reach(needs: &Needs<'_>) -> Result<(), landlock::RulesetError> {
                 .map(|port| Ok::<_, landlock::RulesetError>(NetPort::new(port, AccessNet::BindTcp))),
         )?;
     let status = rules.restrict_self()?;
-    match status.ruleset {
-        RulesetStatus::FullyEnforced => tracing::debug!(?needs, "confined"),
-        RulesetStatus::PartiallyEnforced => tracing::debug!(?needs, "confined, as far as this kernel can"),
-        RulesetStatus::NotEnforced => {
-            tracing::info!(
-                "this kernel has no Landlock: what the daemon reaches of the file system is what its user may"
-            );
-        }
-    }
-    Ok(())
+    Ok(match status.ruleset {
+        RulesetStatus::FullyEnforced => Held::Fully,
+        RulesetStatus::PartiallyEnforced => Held::Partly,
+        RulesetStatus::NotEnforced => Held::Not,
+    })
 }
 
 /// What a cache directory holds, at its top.
@@ -204,6 +225,10 @@ pub(super) fn give(cache: &Path, user: &User) -> Result<(), String> {
     let mut left = Vec::new();
     for item in items {
         let path = item.map_err(|error| failed(cache, error))?.path();
+        // What each ext4 file system has at its top is root's.
+        if path.ends_with("lost+found") {
+            continue;
+        }
         if !path.file_name().and_then(|name| name.to_str()).is_some_and(|name| OWN.contains(&name)) {
             return Err(format!(
                 "-o user={}: the cache {} has something in it that is not its own ({}); give it a directory that is empty",
@@ -248,11 +273,13 @@ mod tests {
         std::fs::write(folder.path().join("objects/aa/b"), "x").unwrap();
         std::os::unix::fs::symlink("/etc/hosts", folder.path().join("objects/link")).unwrap();
         std::fs::write(folder.path().join("letters"), "mine").unwrap();
+        std::fs::create_dir(folder.path().join("lost+found")).unwrap();
         let owner = |path: &str| std::fs::symlink_metadata(folder.path().join(path)).unwrap().uid();
         assert!(give(folder.path(), &user).unwrap_err().contains("letters"));
         assert_eq!((owner("objects"), owner("")), (0, 0));
         std::fs::remove_file(folder.path().join("letters")).unwrap();
         give(folder.path(), &user).unwrap();
+        assert_eq!(owner("lost+found"), 0);
         assert_eq!([owner("objects/aa/b"), owner("objects/link"), owner("objects"), owner("")], [user.uid; 4]);
         assert_eq!(std::fs::metadata("/etc/hosts").unwrap().uid(), 0, "what a link leads to is not its own");
         let other = User { uid: 54_321, ..user };

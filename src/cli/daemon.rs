@@ -110,7 +110,9 @@ fn live(task: &Task, tell: &Tell, detached: bool) -> Done {
     make_directory(&cache).map_err(|error| failed(format!("cache {}: {error}", cache.display())))?;
     let holder = format!("process {}, mounted at {}", std::process::id(), task.directory.display());
     let lock = CacheLock::take(&cache, &holder, LOCK_PATIENCE).map_err(|error| failed(error.to_string()))?;
-    let (place, client) = match prepare(task, &cache) {
+    // Who held it until now may have put something there.
+    let new = new && !cache.join("catalog.db").exists();
+    let (place, client, held) = match prepare(task, &cache) {
         Ok(prepared) => prepared,
         Err(error) => {
             if new {
@@ -124,6 +126,15 @@ fn live(task: &Task, tell: &Tell, detached: bool) -> Done {
         logging::to_the_machine(&cache);
     } else {
         logging::to_stderr();
+    }
+    match held {
+        confine::Held::Fully => tracing::debug!("confined"),
+        confine::Held::Partly => tracing::debug!("confined, as far as this kernel can"),
+        confine::Held::Not => {
+            tracing::info!(
+                "this kernel has no Landlock: what the daemon reaches of the file system is what its user may"
+            );
+        }
     }
     std::panic::set_hook(Box::new(|panic| tracing::error!("this is a bug: {panic}")));
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -144,7 +155,7 @@ fn live(task: &Task, tell: &Tell, detached: bool) -> Done {
 }
 
 /// Does what a confined process could not, and confines this one.
-fn prepare(task: &Task, cache: &Path) -> Result<(Place, Arc<Client>), String> {
+fn prepare(task: &Task, cache: &Path) -> Result<(Place, Arc<Client>, confine::Held), String> {
     let options = &task.options;
     let place = Place {
         root: geteuid().is_root(),
@@ -159,13 +170,13 @@ fn prepare(task: &Task, cache: &Path) -> Result<(Place, Arc<Client>), String> {
     if let Some(user) = &options.user {
         confine::give(cache, user)?;
     }
-    confine::confine(&confine::Needs {
+    let held = confine::confine(&confine::Needs {
         user: options.user.as_ref(),
         cache,
         passthrough: options.io != AskedIo::Kernel,
         listens: options.listen.map(|address| address.port()),
     })?;
-    Ok((place, client))
+    Ok((place, client, held))
 }
 
 /// Sets what the kernel holds this process to: the descriptors that it may need, and the memory that it is given.

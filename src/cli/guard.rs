@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{
@@ -30,6 +30,9 @@ const UNMOUNT: &str = "unmount\n";
 const FORGET: &str = "forget\n";
 /// What it answers if all went well; anything else is why not.
 const DONE: &str = "done";
+
+/// How long another mount on the same directory is waited for; less than all of it may take.
+const CLAIM: Duration = Duration::from_secs(10);
 
 /// How long a mount, or its end, may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -94,8 +97,12 @@ impl Guard {
 
     fn ask(&self, word: &str) -> Result<(String, Option<OwnedFd>), String> {
         let gone = |error: &dyn std::fmt::Display| format!("the process that mounts is gone, or hangs ({error})");
-        (&self.0).write_all(word.as_bytes()).map_err(|error| gone(&error))?;
-        receive(&self.0).map_err(|error| gone(&error))
+        let answer = (&self.0).write_all(word.as_bytes()).and_then(|()| receive(&self.0));
+        answer.map_err(|error| {
+            // An answer that comes too late is to no other question; and what it tells of is undone by who gives it.
+            let _ = self.0.shutdown(std::net::Shutdown::Both);
+            gone(&error)
+        })
     }
 }
 
@@ -161,7 +168,13 @@ pub(super) fn run(task: &Task) -> Done {
             }
             word => (format!("{word:?} is not understood"), None),
         };
-        send(&stream, &answer, device.as_ref()).map_err(failed)?;
+        if let Err(error) = send(&stream, &answer, device.as_ref()) {
+            if device.is_some() {
+                // Nobody is there who would answer for it.
+                unmount(&task.directory).map_err(|error| Stop::new(exit::MOUNT_FAILED, error))?;
+            }
+            return Err(failed(error));
+        }
     }
     Ok(())
 }
@@ -183,7 +196,16 @@ fn deaf() -> std::io::Result<tokio::runtime::Runtime> {
 fn claim(directory: &Path) -> Result<std::fs::File, String> {
     let error = |error: std::io::Error| format!("{}: {error}", directory.display());
     let file = std::fs::File::open(directory).map_err(error)?;
-    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).map_err(|errno| error(errno.into()))?;
+    let began = Instant::now();
+    while let Err(errno) = rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+        if errno != rustix::io::Errno::WOULDBLOCK {
+            return Err(error(errno.into()));
+        }
+        if began.elapsed() > CLAIM {
+            return Err(format!("{}: another process holds a lock on it (flock); see lsof", directory.display()));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
     match mounts::at(directory).map_err(error)? {
         Some(mounted) => Err(super::mount::taken(&mounted)),
         None => Ok(file),

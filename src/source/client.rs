@@ -168,7 +168,13 @@ impl Client {
         let http = build(&options, &authorities, false)?;
         let pace = Pace::new(options.connections, bounds::count(options.bounds.connections), options.rate);
         let timeout_millis = AtomicU64::new(millis(options.timeout));
-        Ok(Arc::new(Self { http, upgrading: OnceLock::new(), options, authorities, timeout_millis, pace }))
+        let upgrading = OnceLock::new();
+        if ["SSL_CERT_FILE", "SSL_CERT_DIR"].iter().any(|name| std::env::var_os(name).is_some()) {
+            // As those of `ca`, these files may be out of reach when it is first wanted.
+            let built = build(&options, &authorities, true)?;
+            upgrading.get_or_init(|| built);
+        }
+        Ok(Arc::new(Self { http, upgrading, options, authorities, timeout_millis, pace }))
     }
 
     /// The longest wait for progress.

@@ -31,6 +31,8 @@ use crate::store::Store;
 const REQUEST: u64 = 16 << 10;
 /// The most changes within one moment that are remembered, to tell an older edition of a list.
 const MOST_WITHIN: usize = 1_000_000;
+/// The most changes that may have happened again which are remembered until what follows them is known.
+const MOST_STALE: usize = 100_000;
 /// Below so many changes nobody looks whether packages would cost less.
 const WORTH_A_LOOK: u64 = 16;
 
@@ -343,7 +345,8 @@ pub(super) fn tell(
         }
     }
     step.settle()?;
-    let Step { tally, .. } = step;
+    let Step { tally, forgot, .. } = step;
+    doubtful |= forgot;
     transaction.channel_joins(told.channel, told.cursor)?;
     transaction.delivered(told.channel, &told.done)?;
     if !told.deliveries.is_empty() {
@@ -414,7 +417,7 @@ fn apply(
         gap = gap.or(hole);
         feeds.push(feed);
     }
-    let Step { tally, fresh, .. } = step;
+    let Step { tally, fresh, forgot, .. } = step;
     for feed in &feeds {
         transaction.put_feed(set.id, feed)?;
     }
@@ -428,6 +431,13 @@ fn apply(
             ));
             SetState::Gap
         }
+        (None, SetState::Complete | SetState::Gap) if forgot => {
+            status.warning(&format!(
+                "{}: more than {MOST_STALE} changes that were told before may have happened again; a newer list or dump will tell",
+                set.key
+            ));
+            SetState::Gap
+        }
         (None, SetState::Gap) => SetState::Complete,
         (_, state) => state,
     };
@@ -437,7 +447,7 @@ fn apply(
     }
     let summary = Summary { partial, ..Summary::of(&tally) };
     let changes = transaction.commit()?;
-    Ok((Applied { summary, fresh, gap: gap.is_some() }, changes))
+    Ok((Applied { summary, fresh, gap: gap.is_some() || forgot }, changes))
 }
 
 /// Where the reading of one document ended.
@@ -459,6 +469,8 @@ struct Step<'s, 'w> {
     fresh: Vec<Fresh>,
     /// Changes that are known, and are not what the tree shows: if nothing follows them, they have happened again.
     stale: HashMap<String, (Record, How)>,
+    /// Whether there were more of these than are kept: what the lists of resources say is so then.
+    forgot: bool,
     /// The resources that changed, by what was read so far, at the moment that was come to.
     told: (Option<Datetime>, HashSet<u64>),
     keys: RandomState,
@@ -482,6 +494,7 @@ impl<'s, 'w> Step<'s, 'w> {
             tally: Tally::default(),
             fresh: Vec::new(),
             stale: HashMap::new(),
+            forgot: false,
             told: (None, HashSet::new()),
             keys: RandomState::new(),
         }
@@ -529,7 +542,11 @@ impl<'s, 'w> Step<'s, 'w> {
             let skipped = survey.before.max(document.about.from.or(Some(moment)));
             match changed {
                 Changed::Stale if !how.is_exact() || skipped >= Some(moment) || self.has_told(&record) => {
-                    drop(self.stale.insert(record.uri.clone(), (record.clone(), how)));
+                    if self.stale.len() < MOST_STALE || self.stale.contains_key(&record.uri) {
+                        drop(self.stale.insert(record.uri.clone(), (record.clone(), how)));
+                    } else {
+                        self.forgot = true;
+                    }
                 }
                 _ => drop(self.stale.remove(&record.uri)),
             }

@@ -10,7 +10,7 @@ use std::io::{BufRead as _, BufReader, BufWriter, Seek as _, SeekFrom, Write as 
 use sha2::{Digest as _, Sha256};
 
 use super::lists::{About, Budget, Spooled};
-use crate::bounds::Beyond;
+use crate::bounds::{self, Beyond};
 use crate::catalog::{Beginning, Feed};
 use crate::document::{Datetime, DocumentError, Entry, Facts, Reader, Warnings};
 use crate::store::Store;
@@ -110,6 +110,9 @@ pub(super) fn survey(
                 }
             };
             budget.take()?;
+            if times.len() as u64 >= document.bounds.changes {
+                return Err(bounds::CHANGES.passed("the number of changes of one list", &document.bounds).into());
+            }
             let facts = Facts::of_entry(&entry, &mut skipped);
             times.push(Times { datetime: facts.datetime, lastmod: facts.lastmod });
             lengths = lengths.saturating_add(facts.length.unwrap_or(0));

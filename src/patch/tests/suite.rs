@@ -9,8 +9,12 @@ use std::process::Command;
 /// Where cargo has the package of that crate.
 fn package() -> PathBuf {
     let cargo = option_env!("CARGO").unwrap_or("cargo");
+    let told = Command::new(cargo).arg("-vV").output().expect("cargo runs");
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    let host = told.lines().find_map(|line| line.strip_prefix("host: ")).expect("cargo says what it runs on");
     let output = Command::new(cargo)
-        .args(["metadata", "--format-version", "1", "--locked", "--offline"])
+        // What other platforms need was never fetched.
+        .args(["metadata", "--format-version", "1", "--locked", "--offline", "--filter-platform", host])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .expect("cargo runs");
