@@ -138,17 +138,20 @@ fn with_more_entries_than_allowed_a_sync_changes_nothing() {
 
 #[test]
 fn with_more_changes_than_allowed_a_sync_changes_nothing() {
-    let mut source = Source::start(&[("/a", "one"), ("/b", "two")], &["changelist"]);
-    let first = source.does("updated", "/a", 10, "three");
-    source.changes(&first);
-    let mirror = Mirror::mount(&source.url("/"), "poll=0,limit_entries=2");
-    assert_eq!(mirror.read("a").unwrap(), b"three");
-    let more: String = (1..4).map(|number| source.does("created", &format!("/{number}"), 10 + number, "x")).collect();
-    source.changes(&(first + &more));
-    let output = mirror.refresh();
-    assert!(!output.status.success() && text(&output).contains("limit_entries=2"), "{}", text(&output));
-    assert_eq!(mirror.files(), ["a", "b"]);
-    assert_eq!(mirror.read("b").unwrap(), b"two");
+    for limit in ["limit_entries=2", "limit_changes=2"] {
+        let mut source = Source::start(&[("/a", "one"), ("/b", "two")], &["changelist"]);
+        let first = source.does("updated", "/a", 10, "three");
+        source.changes(&first);
+        let mirror = Mirror::mount(&source.url("/"), &format!("poll=0,{limit}"));
+        assert_eq!(mirror.read("a").unwrap(), b"three");
+        let more: String =
+            (1..4).map(|number| source.does("created", &format!("/{number}"), 10 + number, "x")).collect();
+        source.changes(&(first + &more));
+        let output = mirror.refresh();
+        assert!(!output.status.success() && text(&output).contains(limit), "{}", text(&output));
+        assert_eq!(mirror.files(), ["a", "b"]);
+        assert_eq!(mirror.read("b").unwrap(), b"two");
+    }
 }
 
 #[test]

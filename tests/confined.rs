@@ -5,11 +5,14 @@
 mod support;
 
 use std::fs;
+use std::net::UdpSocket;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::time::{Duration, Instant};
 
 use support::changes::{Source, agrees};
-use support::{Mirror, run, text};
+use support::network::enters;
+use support::server::Server;
+use support::{Mirror, capability, document, entry_of, resource_list, run, shell, text};
 
 /// A line of what the kernel says of each thread of a process; all threads say the same.
 fn threads_say(process: u32, name: &str) -> String {
@@ -127,4 +130,94 @@ fn a_user_that_is_not_there_and_a_cache_that_is_not_ours_are_refused() {
     assert!(mount("user=nobody-at-all").contains("there is no such user"));
     assert!(mount("user=nobody").contains("letters"));
     assert_eq!(fs::metadata(cache.join("letters")).unwrap().uid(), 0);
+}
+
+#[test]
+fn a_directory_that_somebody_holds_is_not_waited_for_without_end() {
+    let source = Source::start(&[("/a", "one")], &[]);
+    let mirror = Mirror::prepare(&source.url("/"), "poll=0");
+    let held = fs::File::open(&mirror.directory).unwrap();
+    rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let began = Instant::now();
+    let output = mirror.try_mount();
+    assert!(began.elapsed() < Duration::from_secs(25), "{:?}", began.elapsed());
+    assert_eq!(output.status.code(), Some(32));
+    assert!(text(&output).contains("another process holds a lock on it"), "{}", text(&output));
+    drop(held);
+    // Nobody mounts it later, when nobody waits for that any more.
+    mirror.wait_for_end();
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(mirror.guard().is_none() && mirror.names("").is_empty());
+    assert!(mirror.try_mount().status.success());
+    agrees(&mirror, &source);
+}
+
+/// A name server of this test's own, which knows one name.
+fn knows(address: &str, answer: [u8; 4]) {
+    let socket = UdpSocket::bind((address, 53)).unwrap();
+    std::thread::spawn(move || {
+        let mut question = [0; 512];
+        while let Ok((length, from)) = socket.recv_from(&mut question) {
+            let mut reply = question[..length].to_vec();
+            // The name ends with an empty label, and its type follows (RFC 1035, 4.1.2).
+            let end = 12 + question[12..].iter().position(|byte| *byte == 0).unwrap() + 5;
+            let (ours, is_address) = (question[12..].starts_with(b"\x06source\x04test\0"), question[end - 3] == 1);
+            reply.truncate(end);
+            reply[2..4].copy_from_slice(&[0x81, if ours { 0x80 } else { 0x83 }]);
+            reply[6..12].copy_from_slice(&[0, u8::from(ours && is_address), 0, 0, 0, 0]);
+            if ours && is_address {
+                reply.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4]);
+                reply.extend(answer);
+            }
+            let _ = socket.send_to(&reply, from);
+        }
+    });
+}
+
+#[test]
+fn names_are_resolved_where_resolv_conf_leads_and_by_the_next_one() {
+    let name = "names_are_resolved_where_resolv_conf_leads_and_by_the_next_one";
+    if !enters(name, &["127.0.0.2/8", "127.0.0.3/8"], "127.0.0.1 localhost\n") {
+        return;
+    }
+    // As where /etc/resolv.conf is a link to what another program writes anew with each network.
+    let folder = tempfile::tempdir().unwrap();
+    let (etc, own) = (folder.path().join("etc"), folder.path().join("network"));
+    fs::create_dir(&own).unwrap();
+    let says = |server: &str| {
+        fs::write(own.join("new"), format!("nameserver {server}\noptions timeout:1 attempts:1\n")).unwrap();
+        fs::rename(own.join("new"), own.join("resolv.conf")).unwrap();
+    };
+    says("127.0.0.1");
+    shell(&format!(
+        "cp -a /etc {0} && ln -sf {1}/resolv.conf {0}/ && echo 'hosts: files dns' > {0}/nsswitch.conf && mount --bind {0} /etc",
+        etc.display(),
+        own.display()
+    ));
+    knows("127.0.0.1", [127, 0, 0, 2]);
+    let serves = |server: &Server, at: &str, path: &str, text: &str| {
+        let url = |path: &str| format!("http://source.test:{}{path}", server.address().port());
+        let leads = |path: &str, to: &str, name: &str, its: &str| {
+            server.file(path, document(name, "", "", &capability(&url(to), its)));
+        };
+        leads("/.well-known/resourcesync", "/caps.xml", "description", "capabilitylist");
+        leads("/caps.xml", "/list.xml", "capabilitylist", "resourcelist");
+        server.file("/list.xml", resource_list(at, &entry_of(&url(path), text.as_bytes())));
+        server.file(path, text);
+        url("/")
+    };
+    let server = Server::at(([127, 0, 0, 2], 0).into());
+    let port = server.address().port();
+    let url = serves(&server, "2026-01-02T03:04:05Z", "/a", "one");
+    let mirror = Mirror::mount(&url, "poll=0");
+    assert_eq!(mirror.read("a").unwrap(), b"one", "{}", mirror.errors());
+    // Another network: another name server, and another address.
+    drop(server);
+    knows("127.0.0.3", [127, 0, 0, 3]);
+    says("127.0.0.3");
+    let server = Server::at(([127, 0, 0, 3], port).into());
+    serves(&server, "2026-02-02T03:04:05Z", "/b", "two");
+    let output = mirror.refresh();
+    assert!(output.status.success(), "{}", text(&output));
+    assert_eq!(mirror.read("b").unwrap(), b"two", "{}", mirror.errors());
 }
