@@ -169,7 +169,7 @@ bounds! {
     links LINKS = 1000, 1 => 100_000, Count, "links of an entry; more are reported and passed over";
     header HEADER = 64 * K, K => 256 * K, Bytes, "the head of an answer, all its lines together; with a larger one, the request fails";
     redirects REDIRECTS = 10, 0 => 100, Count, "redirects that one request follows";
-    resource RESOURCE = T, K => 1024 * T, Bytes, "a resource whose length is not listed, after decompression, and a package whose length is not listed; what is larger is given up";
+    resource RESOURCE = T, K => 1024 * T, Bytes, "a resource whose length is not listed, or that is coded, after decompression, and a package whose length is not listed; what is larger is given up";
     unfolded UNFOLDED = 1100, 1 => 1_000_000, Count, "how many times its compressed size content may become; of a coded body, 64M are free";
     members MEMBERS = 1_500_000, 1 => 100_000_000, Count, "members of a package; one with more is not used";
     patch PATCH = 16 * M, K => G, Bytes, "a patch, what it changes, and what it makes; what is larger is fetched whole";

@@ -209,6 +209,35 @@ fn a_dump_alone_stops_at_a_package_that_cannot_be_had_and_goes_on_when_it_can() 
 }
 
 #[test]
+fn a_package_whose_manifest_breaks_off_is_looked_at_again_when_it_can_be_read() {
+    let mut source = Source::start(&[("/a", "one"), ("/b", "one")], &["changedump"]);
+    dump(&source, "/changedump.xml", None, &[]);
+    let mirror = Mirror::mount(&source.url("/"), "poll=0");
+    source.put("/a", b"two");
+    source.put("/b", b"two");
+    source.put("/c", b"new");
+    let changes = [("updated", "/a", 5, &b"two"[..]), ("created", "/c", 6, b"new")];
+    let changes = changes.map(|(kind, path, second, body)| packed(&source, kind, path, second, body, path));
+    let first = package(0, 10, &changes);
+    let next = package(10, 20, &[packed(&source, "updated", "/b", 15, b"two", "/b")]);
+    // Its manifest ends within the second of its entries.
+    let entries = changes.map(|one| one.entry).concat();
+    let manifest = document("changedump-manifest", &interval(Some(0), Some(10)), "", &entries);
+    let cut = package_with(&manifest[..manifest.len() - 60], &[Item::new(&source.url("/a"), b"two").at("/a")]);
+    let packages = |length: usize| [("/0.zip", 0, 10, length), ("/1.zip", 10, 20, next.len())];
+    dump(&source, "/changedump.xml", Some(20), &packages(cut.len()));
+    source.server.file("/0.zip", cut);
+    source.server.file("/1.zip", next.clone());
+    mirror.refresh();
+    assert!(mirror.errors().contains("0.zip"), "{}", mirror.errors());
+    dump(&source, "/changedump.xml", Some(20), &packages(first.len()));
+    source.server.file("/0.zip", first);
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    assert_eq!(mirror.count("SELECT count(*) FROM version"), 5);
+}
+
+#[test]
 fn a_server_without_ranges_gives_its_packages_whole_and_every_bitstream_is_kept() {
     let mut source = many(1, &["changelist", "changedump"]);
     let mirror = Mirror::mount(&source.url("/"), "poll=0");

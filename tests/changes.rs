@@ -7,11 +7,12 @@ mod support;
 
 use std::fs::File;
 use std::io::Read as _;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use support::changes::{Source, agrees, at, change, change_index, change_list, link, mounted, told};
 use support::server::{Reply, Server};
-use support::{Mirror, document, output, run, text};
+use support::{Mirror, document, entry, facts_of, output, resource_list, run, text};
 
 fn versions(mirror: &Mirror) -> i64 {
     mirror.count("SELECT count(*) FROM version")
@@ -362,6 +363,139 @@ fn a_list_that_a_cache_kept_too_long_is_asked_of_the_server_itself() {
     ended(&source);
     mirror.refreshed();
     agrees(&mirror, &source);
+}
+
+#[test]
+fn each_list_that_ended_since_is_asked_of_the_server_itself() {
+    let (mut source, mirror, [open, all]) = open_and_complete();
+    let to_index = link("index", &source.url("/changelist.xml"));
+    let new = change_list(Some(0), Some(20), &to_index, &all);
+    source.server.on("/0.xml", move |request| {
+        let fresh = request.header("cache-control").is_some_and(|control| control.contains("no-cache"));
+        Reply::ok(if fresh { new.clone() } else { open.clone() })
+    });
+    // Two have ended since the last look.
+    let next = source.does("created", "/c", 25, "c");
+    source.server.file("/1.xml", change_list(Some(20), Some(30), &to_index, &next));
+    let last = source.does("created", "/d", 35, "d");
+    source.server.file("/2.xml", change_list(Some(30), None, &to_index, &last));
+    let lists = [
+        (source.url("/0.xml"), Some(0), Some(20)),
+        (source.url("/1.xml"), Some(20), Some(30)),
+        (source.url("/2.xml"), Some(30), None),
+    ];
+    source.server.file("/changelist.xml", change_index(0, &lists));
+    mirror.refreshed();
+    agrees(&mirror, &source);
+}
+
+#[test]
+fn a_list_that_goes_on_where_its_index_says_that_it_has_ended_is_followed_as_far_as_it_goes() {
+    let (mut source, mirror, [_, all]) = open_and_complete();
+    let to_index = link("index", &source.url("/changelist.xml"));
+    let later = source.does("created", "/later", 30, "later");
+    let (url, number) = (source.url("/b"), AtomicU64::new(0));
+    let (busy, after) = (all.clone(), to_index.clone());
+    ended(&source);
+    source.server.file("/1.xml", change_list(Some(20), None, &to_index, &later));
+    source.server.on("/0.xml", move |_| {
+        let more: String =
+            (0..number.fetch_add(1, Ordering::SeqCst)).map(|_| told(&url, "updated", 20, b"b")).collect();
+        Reply::ok(change_list(Some(0), None, &after, &(busy.clone() + &more)))
+    });
+    let output = mirror.refresh();
+    assert!(output.status.success(), "{}", text(&output));
+    assert_eq!(mirror.files(), ["a", "b"], "what it tells is here, and what comes after it waits");
+    assert!(mirror.errors().contains("it goes on"), "{}", mirror.errors());
+    source.server.file("/0.xml", change_list(Some(0), Some(20), &to_index, &all));
+    mirror.refreshed();
+    agrees(&mirror, &source);
+}
+
+#[test]
+fn what_is_cut_short_does_not_bring_back_what_was_before() {
+    let mut source = Source::start(&[("/a", "one")], &["changelist"]);
+    // Nothing in it has a time: only what comes later in it tells that the first of these is not what is now.
+    let undated = |text: &str| {
+        let facts = facts_of(text.as_bytes());
+        change(&source.url("/a"), "updated", &facts)
+    };
+    let (first, second, third) = (undated("two"), undated("three"), undated("four"));
+    source.changes(&first);
+    source.put("/a", b"two");
+    let mirror = mounted(&source);
+    for text in ["three", "four"] {
+        source.put("/a", text.as_bytes());
+        source.changes(&[first.as_str(), &second, &third][..if text == "three" { 2 } else { 3 }].concat());
+        mirror.refreshed();
+        agrees(&mirror, &source);
+    }
+    let whole = change_list(Some(0), None, "", &(first.clone() + &second + &third));
+    // It is written anew, and half of it is there yet.
+    let again = change_list(Some(0), None, "<!-- anew -->", &(first + &second));
+    source.server.file("/changelist.xml", again.trim_end().trim_end_matches("</urlset>"));
+    mirror.refresh();
+    agrees(&mirror, &source);
+    source.server.file("/changelist.xml", whole);
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    assert_eq!(versions(&mirror), 4);
+}
+
+#[test]
+fn a_list_that_ended_where_we_are_and_is_cut_short_is_read_again() {
+    let mut source = Source::start(&[("/a", "one"), ("/b", "one")], &["changelist"]);
+    let to_index = link("index", &source.url("/changelist.xml"));
+    let first = source.does("updated", "/a", 20, "two");
+    source.server.file("/0.xml", change_list(Some(0), None, &to_index, &first));
+    source.server.file("/changelist.xml", change_index(0, &[(source.url("/0.xml"), Some(0), None)]));
+    let mirror = mounted(&source);
+    mirror.refreshed();
+    // One more within the last second, and then it ended.
+    let rest = source.does("deleted", "/b", 20, "");
+    let whole = change_list(Some(0), Some(20), &to_index, &(first + &rest));
+    ended(&source);
+    source.server.file("/0.xml", &whole[..whole.len() - 40]);
+    mirror.refresh();
+    assert_eq!(mirror.files(), ["a", "b"]);
+    source.server.file("/0.xml", whole);
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    // And then the list that is open is polled alone again.
+    let before = source.server.requests().len();
+    mirror.refreshed();
+    let asked: Vec<String> = source.server.requests().split_off(before).into_iter().map(|one| one.path).collect();
+    assert_eq!(asked, ["/1.xml"]);
+}
+
+#[test]
+fn changes_of_before_what_a_list_said_leave_a_history_in_order() {
+    // Its clock was ahead when the list was made: /a and /b are of second 100, at second 0.
+    let mut source = Source::start(&[("/a", "one"), ("/b", "one")], &["changelist"]);
+    let dated = |path: &str| {
+        entry(&source.url(path), &facts_of(b"one")).replace("</loc>", &format!("</loc><lastmod>{}</lastmod>", at(100)))
+    };
+    source.server.file("/resourcelist.xml", resource_list(&at(0), &(dated("/a") + &dated("/b"))));
+    source.changes("");
+    let mirror = mounted(&source);
+    let gone = source.does("deleted", "/a", 50, "");
+    let next = source.does("updated", "/b", 40, "three");
+    source.changes(&(next.clone() + &gone));
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    let end = source.does("deleted", "/b", 150, "");
+    source.changes(&(next.clone() + &gone + &end));
+    mirror.refreshed();
+    // And one that came late.
+    let late = told(&source.url("/b"), "updated", 45, b"two");
+    source.changes(&(next + &late + &gone + &end));
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    let output = run(&["audit", "--content", &mirror.directory.to_string_lossy()]);
+    assert!(output.status.success(), "{}", text(&output));
+    for (second, there) in [(42, true), (48, true), (120, true), (149, true), (151, false)] {
+        assert_eq!(mirror.path(&format!(".versions/@{}/b", at(second))).exists(), there, "{second}");
+    }
 }
 
 #[test]

@@ -363,9 +363,9 @@ impl Transaction<'_> {
             .connection()
             .prepare_cached(
                 "SELECT min(moment) FROM (
-                     SELECT begin AS moment FROM version WHERE name IN (?1, ?2) AND until IS NOT NULL AND begin > ?3
+                     SELECT begin AS moment FROM version WHERE name IN (?1, ?2) AND until > begin AND begin > ?3
                          AND COALESCE(change, 0) < 16
-                     UNION ALL SELECT until FROM version WHERE name IN (?1, ?2) AND until IS NOT NULL AND until > ?3
+                     UNION ALL SELECT until FROM version WHERE name IN (?1, ?2) AND until > begin AND until > ?3
                          AND COALESCE(change, 0) < 16
                      UNION ALL SELECT v.begin FROM name n JOIN version v ON v.id = n.version WHERE n.id IN (?1, ?2) AND v.begin > ?3)",
             )?

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ const NOFOLLOW: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
 /// Held as long as a process works with a cache directory.
 #[derive(Debug)]
 pub struct CacheLock {
-    _file: File,
+    file: File,
 }
 
 impl CacheLock {
@@ -56,6 +56,14 @@ impl CacheLock {
         file.set_len(0).map_err(io)?;
         file.rewind().map_err(io)?;
         writeln!(file, "{holder}").map_err(io)?;
-        Ok(Self { _file: file })
+        Ok(Self { file })
+    }
+
+    /// Whether it is the lock of what lies there now: whoever had it before may have taken the whole cache away.
+    #[must_use]
+    pub fn is_of(&self, cache: &Path) -> bool {
+        let place = |found: std::fs::Metadata| (found.dev(), found.ino());
+        let there = std::fs::symlink_metadata(cache.join("lock")).map(place);
+        there.is_ok_and(|there| self.file.metadata().map(place).is_ok_and(|own| own == there))
     }
 }

@@ -343,19 +343,28 @@ impl<'w> Transaction<'w> {
         how: How,
     ) -> Result<()> {
         // A time that the change itself gave is what tells it from the next one, whatever the version's was.
-        let until = if how.is_exact() { "?2" } else { "max(begin, ?2)" };
-        let until: i64 = self
+        let span = match how.is_exact() {
+            true => "begin = min(begin, ?2), until = ?2",
+            false => "until = max(begin, ?2)",
+        };
+        let (begin, until): (i64, i64) = self
             .transaction
             .prepare_cached(&format!(
-                "UPDATE version SET until = {until}, gone = ?3, went = ?4, ended = ?5 WHERE id = ?1 RETURNING until"
+                "UPDATE version SET {span}, gone = ?3, went = ?4, ended = ?5 WHERE id = ?1 RETURNING begin, until"
             ))?
-            .query_row(params![version, at.nanos(), how.number(), self.sync, self.now], |row| row.get(0))?;
+            .query_row(params![version, at.nanos(), how.number(), self.sync, self.now], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })?;
+        if how.is_exact() {
+            let spot = Spot { parent, name, row: None, uri: None };
+            self.cut(self.names(&spot, id)?, at)?;
+        }
         self.transaction
             .prepare_cached("UPDATE name SET version = NULL, changed = ?2 WHERE id = ?1")?
             .execute([id, self.now])?;
         self.history_changed(id)?;
-        self.tree.span(parent, i64::MAX, until);
-        self.tree.changes.from(until);
+        self.tree.span(parent, begin, until);
+        self.tree.changes.from(begin.min(until));
         self.tree.count(&self.transaction, parent, name, -1)?;
         *self.resources.entry(rset).or_insert(0) -= 1;
         Ok(())

@@ -141,16 +141,14 @@ fn become_user(user: &User) -> rustix::io::Result<()> {
     thread::set_keep_capabilities(false)
 }
 
-/// Where a name server is said, and what it is said in: on some machines that is a link to somewhere else, and another file in
-/// the same directory when the network is another. A directory at the top, as `/run`, is not the name servers' alone.
-fn names() -> (Vec<PathBuf>, Vec<PathBuf>) {
-    let files: Vec<PathBuf> = ["/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/localtime"]
-        .iter()
-        .filter_map(|file| std::fs::canonicalize(file).ok())
-        .collect();
-    let deep = |folder: &&Path| folder.components().count() > 2;
-    let folders = files.iter().filter_map(|file| file.parent()).filter(deep).map(Path::to_owned).collect();
-    (files, folders)
+/// What names are resolved by, where it is a link to somewhere else. `resolv.conf` is another file of the same directory when the
+/// network is another; but a directory at the top, as `/run`, is not the name servers' alone.
+fn names() -> (Vec<PathBuf>, Option<PathBuf>) {
+    let files = ["/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/localtime"];
+    let files: Vec<PathBuf> = files.iter().filter_map(|file| std::fs::canonicalize(file).ok()).collect();
+    let folder = files.iter().find(|file| file.ends_with("resolv.conf")).and_then(|file| file.parent());
+    let folder = folder.filter(|folder| folder.components().count() > 2).map(Path::to_owned);
+    (files, folder)
 }
 
 fn reach(needs: &Needs<'_>) -> Result<Held, landlock::RulesetError> {
@@ -165,7 +163,7 @@ fn reach(needs: &Needs<'_>) -> Result<Held, landlock::RulesetError> {
             Some(Ok::<_, landlock::RulesetError>(PathBeneath::new(PathFd::new(path).ok()?, access)))
         })
     };
-    let (files, folders) = names();
+    let (files, folder) = names();
     let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
     let rules = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
@@ -174,7 +172,7 @@ fn reach(needs: &Needs<'_>) -> Result<Held, landlock::RulesetError> {
         .scope(Scope::AbstractUnixSocket | Scope::Signal)?
         .create()?
         .add_rules(below(paths(&READ), read))?
-        .add_rules(below(folders, read))?
+        .add_rules(below(folder.into_iter().collect(), read))?
         .add_rules(below(files, AccessFs::ReadFile.into()))?
         .add_rules(below(paths(&DEVICES), device))?
         .add_rules(below(vec![needs.cache.to_owned()], write))?

@@ -107,9 +107,14 @@ fn live(task: &Task, tell: &Tell, detached: bool) -> Done {
     let options = &task.options;
     let cache = options.cache_for(&task.source);
     let new = !cache.exists();
-    make_directory(&cache).map_err(|error| failed(format!("cache {}: {error}", cache.display())))?;
     let holder = format!("process {}, mounted at {}", std::process::id(), task.directory.display());
-    let lock = CacheLock::take(&cache, &holder, LOCK_PATIENCE).map_err(|error| failed(error.to_string()))?;
+    let lock = loop {
+        make_directory(&cache).map_err(|error| failed(format!("cache {}: {error}", cache.display())))?;
+        let lock = CacheLock::take(&cache, &holder, LOCK_PATIENCE).map_err(|error| failed(error.to_string()))?;
+        if lock.is_of(&cache) {
+            break lock;
+        }
+    };
     // Who held it until now may have put something there.
     let new = new && !cache.join("catalog.db").exists();
     let (place, client, held) = match prepare(task, &cache) {

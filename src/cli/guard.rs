@@ -147,10 +147,17 @@ pub(super) fn run(task: &Task) -> Done {
     for word in BufReader::new(words.take(u64::from(u16::MAX))).lines() {
         let (answer, device) = match word.map_err(failed)?.as_str() {
             "mount" => match mount(task) {
-                Ok(device) => {
-                    mounted = mounts::device(&task.directory).map_err(failed)?;
-                    (DONE.to_owned(), Some(device))
-                }
+                Ok(device) => match mounts::device(&task.directory) {
+                    Ok(there) => {
+                        mounted = there;
+                        (DONE.to_owned(), Some(device))
+                    }
+                    Err(error) => {
+                        drop(device);
+                        let left = unmount(&task.directory).err().unwrap_or_default();
+                        (format!("{}: {error} {left}", task.directory.display()), None)
+                    }
+                },
                 Err(error) => (error, None),
             },
             "unmount" => {

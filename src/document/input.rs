@@ -209,7 +209,7 @@ impl BufRead for Counted<'_> {
         if self.entry_start.is_some_and(|start| self.consumed - start > self.entry_limit) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                format!("one entry is larger than the {} bytes allowed", self.entry_limit),
+                format!("one entry is larger than the {} bytes allowed ({})", self.entry_limit, bounds::LINKS),
             ));
         }
         self.inner.fill_buf()

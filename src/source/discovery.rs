@@ -1,5 +1,6 @@
 //! From what a user types to the sets of resources of a Source (core 6.3).
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -341,7 +342,7 @@ impl Explorer<'_> {
     async fn described(&mut self, first: Seen) -> Result<Vec<FoundSet>> {
         let mut sets: Vec<FoundSet> = Vec::new();
         let mut failed = None;
-        let mut asked = 0;
+        let mut asked = HashSet::new();
         // From the first down to the one that is gone through, each with its next entry: no more of them are held at once.
         let mut path = vec![(first, 0)];
         while let Some((seen, at)) = path.last_mut() {
@@ -352,8 +353,10 @@ impl Explorer<'_> {
             *at += 1;
             let (above, target) = (seen.url.clone(), seen.url.join(&entry.loc));
             let Ok(target) = target else { continue };
-            asked += 1;
-            if asked > self.bounds().documents {
+            if !asked.insert(target.clone()) {
+                continue;
+            }
+            if asked.len() as u64 > self.bounds().documents {
                 let beyond = bounds::DOCUMENTS.passed("the number of Capability Lists", self.bounds());
                 self.warnings.push(format!("{above}: {beyond}"));
                 self.failed = true;
@@ -527,7 +530,7 @@ fn see(url: &Url, body: &[u8], whole: bool, bounds: &Bounds) -> Result<Seen> {
     }
     let mut reader = Reader::open(body, url.as_str(), limits(bounds)).map_err(|error| unreadable(url, &error))?;
     let mut entries = Vec::new();
-    while entries.len() < 100_000 {
+    while entries.len() as u64 <= bounds.documents {
         match reader.next() {
             Ok(Some(entry)) => entries.push(entry),
             Ok(None) => break,

@@ -115,8 +115,8 @@ impl Pace {
         self.rate.store(rate.unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// Waits for a connection to this host to be free, and then for one of all: a host that is slow keeps nobody from
-    /// others. Who is `urgent` is served before all who are not.
+    /// Waits for a connection to this host to be free, and then for one of all: one host that is slow keeps nobody from
+    /// others, as long as all have more than each. Who is `urgent` is served before all who are not.
     pub(super) async fn enter(&self, host: &str, urgent: bool) -> Option<Permit> {
         let connections = self.connections();
         let gate = {

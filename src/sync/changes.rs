@@ -14,7 +14,7 @@ use super::attach::{Attacher, Fresh};
 use super::dumps::{self, Packed};
 use super::feeds::{self, Chain, Followed, Look};
 use super::lists::{self, About, Budget, Spooled};
-use super::order::{self, Survey, Unsurveyed};
+use super::order::{self, Broken, Survey, Unsurveyed};
 use super::status::Status;
 use super::{Engine, SeedFrom, Summary, SyncError};
 use crate::bounds::Bounds;
@@ -55,6 +55,8 @@ struct Left {
     documents: Vec<(Spooled, Survey)>,
     failure: Option<SourceError>,
     hole: Option<(Option<Datetime>, Datetime)>,
+    /// Up to then, all is in the tree when all of its documents are.
+    until: Option<Datetime>,
 }
 
 /// Brings a set in step with what its Source says has changed.
@@ -137,7 +139,7 @@ async fn survey(chain: Chain, floor: Option<Datetime>, budget: &Arc<Budget>) -> 
     let Chain { documents, feed, failure, hole } = chain;
     let own = feed.clone();
     let documents = surveyed(documents, own, floor, budget).await?;
-    Ok(Left { feed, documents, failure, hole })
+    Ok(Left { feed, documents, failure, hole, until: None })
 }
 
 async fn surveyed(
@@ -263,8 +265,7 @@ async fn unpack(engine: &Arc<Engine>, set: &SetRow, left: Vec<Left>, budget: &Ar
         if one.failure.is_some() || one.hole.is_some() {
             (one.feed.etag, one.feed.last_modified) = (None, None);
         } else {
-            // When all its packages are in, so is all of its interval.
-            one.feed.cursor = one.feed.cursor.max(until);
+            one.until = until;
         }
         one.documents = surveyed(manifests.read, one.feed.clone(), set.cursor, budget).await?;
         unpacked.push(one);
@@ -331,13 +332,20 @@ pub(super) fn tell(
     let mut step = Step::new(&mut transaction, mapper, status, store, set);
     let mut doubtful = false;
     let feed = Feed::new(&told.url, Capability::ChangeNotification);
-    let budget = Budget::new(&told.bounds);
     for delivered in &told.deliveries {
         let document = delivered.spooled(&told.url, store, &told.bounds)?;
-        let survey = order::survey(&document, &feed, set.cursor, &budget).map_err(|error| match error {
-            Unsurveyed::Disk(error) => CatalogError::Io { path: store.root().display().to_string(), error },
-            Unsurveyed::Beyond(beyond) => beyond.into(),
-        })?;
+        let survey = match order::survey(&document, &feed, set.cursor, &Budget::new(&told.bounds)) {
+            Ok(survey) => survey,
+            Err(Unsurveyed::Disk(error)) => {
+                return Err(CatalogError::Io { path: store.root().display().to_string(), error });
+            }
+            Err(Unsurveyed::Beyond(beyond)) => {
+                status
+                    .warning(&format!("{}: {beyond}; what the notification tells, the lists are asked for", told.url));
+                doubtful = true;
+                continue;
+            }
+        };
         step.document(&document, &survey)?;
         if delivered.sure {
             doubtful |= !step.stale.is_empty();
@@ -381,7 +389,8 @@ fn apply(
     }
     let mut feeds = Vec::new();
     let mut gap = None;
-    for Left { mut feed, documents, failure, hole } in plan.left {
+    for Left { mut feed, documents, failure, hole, until } in plan.left {
+        let known = feed.read.clone();
         let mut failure = failure.map(|error| error.to_string());
         for (document, survey) in &documents {
             if let Some(why) = survey.unusable() {
@@ -394,7 +403,13 @@ fn apply(
                 break;
             }
             let end = step.document(document, survey)?;
-            feed.has_read(Beginning { entries: survey.entries, digest: survey.digest }, survey.known);
+            if end.broken.is_some() && !step.stale.is_empty() {
+                // Whether these have happened again, only what was not read tells: all of it is gone through once more.
+                step.stale.clear();
+                feed.read.clone_from(&known);
+            } else {
+                feed.has_read(Beginning { entries: survey.entries, digest: survey.digest }, survey.known);
+            }
             if hole.is_none() {
                 // A change that is told to happen in the future is no reason to look away until then.
                 let last = end.last.map(|last| last.min(document.about.until.unwrap_or_else(Datetime::now)));
@@ -410,8 +425,11 @@ fn apply(
         }
         step.settle()?;
         if failure.is_some() {
-            (feed.etag, feed.last_modified) = (None, None);
+            // What follows the one that broke may begin where we are: only from the top, all that is missing is found again.
+            feed = Feed { cursor: feed.cursor, read: feed.read, ..Feed::new(&feed.root, feed.capability) };
             partial = true;
+        } else if hole.is_none() {
+            feed.cursor = feed.cursor.max(until);
         }
         feed.failure = failure;
         gap = gap.or(hole);
@@ -570,7 +588,14 @@ impl<'s, 'w> Step<'s, 'w> {
         if let Some(attacher) = attacher {
             self.fresh.push(attacher.finish(self.transaction, self.status)?);
         }
-        let broken = broken.map(|broken| format!("{}: {broken}", document.row.url));
+        let broken = match broken {
+            None => None,
+            Some(Broken::Document(error)) => Some(format!("{}: {error}", document.row.url)),
+            // That is no reason to do without what it says.
+            Some(Broken::Disk(error)) => {
+                return Err(CatalogError::Io { path: self.store.root().display().to_string(), error });
+            }
+        };
         if let Some(why) = &broken {
             self.status.error(&format!("{why}; the changes before that are in the tree"));
         }

@@ -122,26 +122,34 @@ fn is_older(document: &Spooled, part: &Part) -> bool {
     document.about.until.is_none() && part.until.is_some()
 }
 
-/// Brings a list that an index names as ended. One that is open may come from a cache, or its end is still being written; or
-/// its Source never says of lists that they ended: then it is the same a moment later.
-async fn settled(bringer: &Bringer, part: &Part) -> Result<Got, SourceError> {
-    match bringer.get(&part.url, 1, None).await {
-        Ok(Got::List(document)) if is_older(&document, part) => {}
-        got => return got,
-    }
+/// Brings a list of an index. One that is open, and that the index names as ended, may come from a cache; or its end is still
+/// being written, if it is the last that ended; or its Source never says of lists that they ended: then it is the same a moment
+/// later. The second part of the answer is why it is not yet all that it will be.
+async fn settled(bringer: &Bringer, part: &Part, last: bool) -> Result<(Got, Option<SourceError>), SourceError> {
+    let mut got = bringer.get(&part.url, 1, None).await?;
     let mut before = None;
-    for _ in 0..MOST_LOOKS {
-        let got = bringer.afresh(&part.url, 1).await?;
-        let Got::List(document) = &got else { return Ok(got) };
-        let now = digest(document).await;
-        if !is_older(document, part) || before.is_some() && now == before {
-            return Ok(got);
+    for look in 0..=MOST_LOOKS {
+        match &got {
+            Got::List(document) if is_older(document, part) => {
+                // The first may be a cache's.
+                let now = if look > 0 { digest(document).await } else { None };
+                if look > 0 && (!last || now == before && now.is_some()) {
+                    return Ok((got, None));
+                }
+                before = now;
+            }
+            _ => return Ok((got, None)),
         }
-        before = now;
-        tokio::time::sleep(WRITING).await;
+        if look == MOST_LOOKS {
+            break;
+        }
+        if look > 0 {
+            tokio::time::sleep(WRITING).await;
+        }
+        got = bringer.afresh(&part.url, 1).await?;
     }
     let problem = "its index says that it has ended, and it goes on; it is read again with the next poll".to_owned();
-    Err(SourceError::new(&part.url, Trouble::Broken(problem)))
+    Ok((got, Some(SourceError::new(&part.url, Trouble::Broken(problem)))))
 }
 
 async fn digest(document: &Spooled) -> Option<[u8; 32]> {
@@ -298,20 +306,19 @@ impl Walk<'_> {
                 let bringer = bringer.clone();
                 async move {
                     // Of one that was closed before another was, nobody is still writing the end.
-                    let got = match Some(place) == last_closed {
-                        true => settled(&bringer, &part).await,
-                        false => bringer.get(&part.url, 1, None).await,
-                    };
-                    (got, part)
+                    (settled(&bringer, &part, Some(place) == last_closed).await, part)
                 }
             })
             .buffered(AT_ONCE);
         while let Some((got, part)) = coming.next().await {
             match got {
-                Ok(Got::List(mut document)) => {
+                Ok((Got::List(mut document), goes_on)) => {
                     document.about.from = document.about.from.or(part.from);
-                    document.about.until = document.about.until.or(part.until);
+                    if goes_on.is_none() {
+                        document.about.until = document.about.until.or(part.until);
+                    }
                     self.documents.push(*document);
+                    self.failure = goes_on;
                 }
                 Ok(_) => {
                     let trouble = Trouble::Nowhere("an index within an index of changes".to_owned());

@@ -227,17 +227,10 @@ fn digest(hasher: &mut Sha256, entry: &Entry) {
 /// Why changes could not be read on.
 #[derive(Debug)]
 pub(super) enum Broken {
+    /// The list breaks off.
     Document(DocumentError),
+    /// It could not be brought into order here.
     Disk(std::io::Error),
-}
-
-impl std::fmt::Display for Broken {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Document(error) => error.fmt(f),
-            Self::Disk(error) => write!(f, "the list could not be brought into order: {error}"),
-        }
-    }
 }
 
 /// Visits the entries of a list that are not known to be in the tree, in the order in which the changes
