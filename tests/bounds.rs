@@ -18,7 +18,7 @@ use support::changes::{Source, told};
 use support::channel::Channel;
 use support::dump::{self, Item};
 use support::server::{Reply, Server};
-use support::telling::{Telling, channel, free_port, live, only_channel, settles};
+use support::telling::{Telling, channel, free_port, live, notification, only_channel, settles};
 use support::{Mirror, PROGRAM, bytes, entry, entry_of, gzip, index, resource_list, run, seed, text};
 
 const AT: &str = "2026-01-02T03:04:05Z";
@@ -457,6 +457,27 @@ fn a_notification_that_is_too_large_is_refused() {
     sends.send(&told);
     settles(&mirror, &telling.source);
     assert_eq!(only_channel(&mirror)["refused"]["too_large"], 1);
+}
+
+#[test]
+fn a_notification_of_too_many_changes_is_looked_for_in_the_lists() {
+    let mut sends = Channel::start(None);
+    let mut telling = Telling::start(seed(), 5, false);
+    telling.offers(&channel(&sends.url(), "change-notification", &[]));
+    let mirror = Mirror::mount(&telling.source.url("/"), "poll=0,limit_changes=2");
+    sends.wait_for_client();
+    live(&mirror);
+    let from = telling.second;
+    let entries: String = (0..3).map(|_| telling.happens().0).collect();
+    telling.source.list(telling.second);
+    sends.send(&notification(from, telling.second, &entries));
+    settles(&mirror, &telling.source);
+    let log = fs::read_to_string(mirror.cache.join("log")).unwrap();
+    assert!(log.contains("limit_changes=2"), "{log}");
+    // What comes next is not held up by it.
+    let told = telling.tells();
+    sends.send(&told);
+    settles(&mirror, &telling.source);
 }
 
 #[test]
