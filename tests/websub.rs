@@ -21,6 +21,13 @@ fn mounted(source: &Source, more: &str) -> Mirror {
     mirror
 }
 
+/// As [`mounted`], when the hub has the subscription: it keeps it after it has verified it.
+fn subscribed(source: &Source, hub: &Hub) -> Mirror {
+    let mirror = mounted(source, "");
+    hub.wait_for_subscriptions(1);
+    mirror
+}
+
 /// Waits until so many notifications are here, and nothing is left to be done with them.
 fn heard(mirror: &Mirror, count: u64) {
     mirror.wait("all notifications", |status| {
@@ -55,7 +62,7 @@ fn a_thousand_changes_delivered_whole_are_a_version_each_in_their_order() {
     // There is no Change List: nothing but what is delivered can tell.
     let mut telling = Telling::start(seed(), 60, false);
     let topic = telling.topic(&hub.url());
-    let mirror = mounted(&telling.source, "");
+    let mirror = subscribed(&telling.source, &hub);
     for _ in 0..1000 {
         let told = telling.tells();
         hub.push(&topic, told.as_bytes());
@@ -77,7 +84,7 @@ fn a_thousand_thin_pings_bring_the_tree_in_step() {
     let hub = Hub::start(&HubOptions::default());
     let mut telling = Telling::start(seed(), 60, true);
     let topic = telling.topic(&hub.url());
-    let mirror = mounted(&telling.source, "");
+    let mirror = subscribed(&telling.source, &hub);
     for _ in 0..1000 {
         telling.happens();
         hub.ping(&topic);
@@ -95,7 +102,7 @@ fn deliveries_shuffled_doubled_dropped_and_forged_lead_to_what_the_source_has() 
     let mut random = seed();
     let mut telling = Telling::start(random, 40, true);
     let topic = telling.topic(&hub.url());
-    let mirror = mounted(&telling.source, "");
+    let mirror = subscribed(&telling.source, &hub);
     // Somebody has found out the path, and not the secret.
     let callback = hub.wait_for_subscriptions(1)[0].callback.clone();
     let mut next = |below: u64| {
@@ -144,7 +151,7 @@ fn what_is_too_large_or_of_another_topic_changes_nothing_and_is_counted() {
     let hub = Hub::start(&HubOptions::default());
     let mut telling = Telling::start(seed(), 5, false);
     let topic = telling.topic(&hub.url());
-    let mirror = mounted(&telling.source, "");
+    let mirror = subscribed(&telling.source, &hub);
     let callback = hub.wait_for_subscriptions(1)[0].callback.clone();
     let told = telling.tells();
     assert_eq!(posts(&callback, "", &vec![b'x'; (16 << 20) + 1]), "413");
@@ -167,7 +174,7 @@ fn what_was_answered_well_is_there_after_a_kill() {
     // No list tells of it: what is not on the disk by then is lost.
     let mut telling = Telling::start(seed(), 5, false);
     telling.topic(&hub.url());
-    let mirror = mounted(&telling.source, "");
+    let mirror = subscribed(&telling.source, &hub);
     for _ in 0..5 {
         let known = hub.subscriptions()[0].clone();
         let told = telling.tells();
@@ -190,7 +197,7 @@ fn every_algorithm_of_signatures_is_understood() {
         let hub = Hub::start(&HubOptions { algorithm, ..HubOptions::default() });
         let mut telling = Telling::start(seed(), 5, false);
         let topic = telling.topic(&hub.url());
-        let mirror = mounted(&telling.source, "");
+        let mirror = subscribed(&telling.source, &hub);
         let told = telling.tells();
         hub.push(&topic, told.as_bytes());
         heard(&mirror, 1);
@@ -201,10 +208,10 @@ fn every_algorithm_of_signatures_is_understood() {
 
 #[test]
 fn a_lease_of_seconds_is_renewed_and_nothing_is_missed_for_a_minute() {
-    let hub = Hub::start(&HubOptions::with_lease(3));
+    let hub = Hub::start(&HubOptions::with_lease(8));
     let mut telling = Telling::start(seed(), 20, false);
     let topic = telling.topic(&hub.url());
-    let mirror = mounted(&telling.source, "");
+    let mirror = subscribed(&telling.source, &hub);
     let began = Instant::now();
     let mut count = 0;
     while began.elapsed() < Duration::from_secs(60) {
@@ -227,6 +234,7 @@ fn a_hub_that_was_away_a_source_that_was_and_a_mount_that_was_killed_are_caught_
     let mut telling = Telling::start(seed(), 20, true);
     let topic = telling.topic(&hub.url());
     let mirror = mounted(&telling.source, ",timeout=3");
+    hub.wait_for_subscriptions(1);
     let told = telling.tells();
     hub.push(&topic, told.as_bytes());
     heard(&mirror, 1);
