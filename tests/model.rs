@@ -100,9 +100,10 @@ struct Kind {
     tells: bool,
 }
 
-const PLAIN: Style = Style { large: None, patches: false, mementos: false, lies: false, disorder: false };
+const PLAIN: Style =
+    Style { large: None, patches: false, mementos: false, lies: false, disorder: false, closed: false };
 
-const KINDS: [Kind; 8] = [
+const KINDS: [Kind; 9] = [
     Kind {
         name: "plain",
         capabilities: &["changelist"],
@@ -148,6 +149,14 @@ const KINDS: [Kind; 8] = [
     },
     // It has a Resource List alone: what happened between two of its editions, nobody can know.
     Kind { name: "listed", capabilities: &[], options: "content=lazy", style: PLAIN, tells: false },
+    // Each of its lists of changes has ended when it is published.
+    Kind {
+        name: "closed",
+        capabilities: &["changelist"],
+        options: "content=lazy",
+        style: Style { closed: true, ..PLAIN },
+        tells: false,
+    },
     Kind {
         name: "patched",
         capabilities: &["changelist"],
@@ -173,6 +182,8 @@ struct Model {
     fetched: HashSet<(String, String)>,
     /// Seconds of the Source that were looked at, after which more has happened.
     looked_at: Vec<u64>,
+    /// Those that were looked at before the mirror knew all of them.
+    early: BTreeSet<u64>,
     tally: Tally,
     folder: tempfile::TempDir,
 }
@@ -221,6 +232,7 @@ impl Model {
             held: Vec::new(),
             fetched: HashSet::new(),
             looked_at: Vec::new(),
+            early: BTreeSet::new(),
             tally: Tally::default(),
             folder,
         }
@@ -385,6 +397,13 @@ impl Model {
         // What is pushed may come before what the lists have. Nobody knows what is missing of a list in no order, and what can be
         // read of a list of resources that is cut short is there, with what it does not come to.
         if self.kind.tells || self.kind.style.disorder || !self.follows() {
+            let fresh = &self.history.told[self.applied..];
+            let gone: HashSet<&str> =
+                fresh.iter().filter(|one| one.kind == "deleted").map(|one| one.path.as_str()).collect();
+            let files = self.there();
+            for path in self.history.after(self.applied).keys().filter(|path| !gone.contains(path.as_str())) {
+                assert!(files.contains(path), "{}: {path} is missing, and nobody deleted it", self.name);
+            }
             return;
         }
         let stable = || {
@@ -493,8 +512,24 @@ impl Model {
         self.mounted_again();
     }
 
+    /// A moment of which the mirror does not know all yet: the kernel remembers what it is told of it.
+    fn moment_is_looked_at_early(&mut self) {
+        if !self.follows() {
+            return;
+        }
+        let second = self.history.second();
+        let root = self.mirror.path(&format!(".versions/@{}", support::changes::at(second)));
+        // What is there yet does not matter.
+        let _ = std::process::Command::new("find").arg(&root).output();
+        for path in self.history.ever.keys().skip(usize::try_from(second % 5).unwrap()).step_by(5) {
+            let _ = fs::metadata(root.join(path.trim_start_matches('/')));
+        }
+        self.early.insert(second);
+    }
+
     /// Something bad happens while the mirror follows.
     fn storm(&mut self) {
+        self.moment_is_looked_at_early();
         let rate = [20, 100, 300, 600][usize::try_from(self.next(4)).unwrap()];
         self.server.errs(rate);
         match self.next(12) {
@@ -510,6 +545,10 @@ impl Model {
             3 => {
                 self.tally.full += 1;
                 self.fetched.clear();
+                if self.next(2) == 0 {
+                    // What is new is still to be fetched when there is no room for it.
+                    self.refresh();
+                }
                 self.room.fill();
                 self.refresh();
                 self.some_are_read(10);
@@ -544,7 +583,7 @@ impl Model {
         self.server.errs(0);
         self.history.comes_clean();
         self.history.publish_changes();
-        if !self.follows() {
+        if !self.follows() && self.next(2) == 0 {
             self.history.later();
             self.history.relist();
         }
@@ -652,6 +691,9 @@ impl Model {
     }
 
     fn moments_are_as_they_were(&mut self) {
+        for second in std::mem::take(&mut self.early) {
+            self.moment_is_as_it_was(second, usize::MAX);
+        }
         for _ in 0..2 {
             let second = 11 + self.next(self.history.second().saturating_sub(10).max(1));
             self.moment_is_as_it_was(second, usize::MAX);

@@ -53,6 +53,8 @@ pub struct Style {
     pub lies: bool,
     /// Its Change Lists are in no order.
     pub disorder: bool,
+    /// No list is open: each has ended when it is published.
+    pub closed: bool,
 }
 
 /// A Source that changes at random; the same seed makes the same history.
@@ -373,6 +375,12 @@ impl History {
 
     /// Publishes the open Change List, and the index that it is in.
     pub fn publish_changes(&mut self) {
+        if self.style.closed {
+            if !self.open.is_empty() || self.closed.is_empty() {
+                self.rotate();
+            }
+            return;
+        }
         let entries = self.open_entries();
         let links = link("index", &self.url("/changelist.xml"));
         let number = self.closed.len();
@@ -385,7 +393,9 @@ impl History {
         for (number, (from, until)) in self.closed.iter().enumerate() {
             lists.push((self.url(&format!("/changes-{number}.xml")), Some(*from), Some(*until)));
         }
-        lists.push((self.url(&format!("/changes-{}.xml", self.closed.len())), Some(self.since), None));
+        if !self.style.closed {
+            lists.push((self.url(&format!("/changes-{}.xml", self.closed.len())), Some(self.since), None));
+        }
         let first = lists[0].1.unwrap_or(0);
         self.write("/changelist.xml", change_index(first, &lists).as_bytes());
     }
@@ -399,6 +409,10 @@ impl History {
         self.closed.push((self.since, self.second));
         self.since = self.second;
         self.open.clear();
+        if self.style.closed {
+            self.write(&format!("/changes-{number}.xml"), list.as_bytes());
+            return self.publish_index();
+        }
         // The next one is there before anything leads to it.
         self.write(&format!("/changes-{}.xml", number + 1), change_list(Some(self.since), None, &links, "").as_bytes());
         self.publish_index();
