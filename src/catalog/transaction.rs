@@ -347,14 +347,12 @@ impl<'w> Transaction<'w> {
             true => "begin = min(begin, ?2), until = ?2",
             false => "until = max(begin, ?2)",
         };
-        let (begin, until): (i64, i64) = self
+        let until: i64 = self
             .transaction
             .prepare_cached(&format!(
-                "UPDATE version SET {span}, gone = ?3, went = ?4, ended = ?5 WHERE id = ?1 RETURNING begin, until"
+                "UPDATE version SET {span}, gone = ?3, went = ?4, ended = ?5 WHERE id = ?1 RETURNING until"
             ))?
-            .query_row(params![version, at.nanos(), how.number(), self.sync, self.now], |row| {
-                Ok((row.get(0)?, row.get(1)?))
-            })?;
+            .query_row(params![version, at.nanos(), how.number(), self.sync, self.now], |row| row.get(0))?;
         if how.is_exact() {
             let spot = Spot { parent, name, row: None, uri: None };
             self.cut(self.names(&spot, id)?, at)?;
@@ -363,8 +361,9 @@ impl<'w> Transaction<'w> {
             .prepare_cached("UPDATE name SET version = NULL, changed = ?2 WHERE id = ?1")?
             .execute([id, self.now])?;
         self.history_changed(id)?;
-        self.tree.span(parent, begin, until);
-        self.tree.changes.from(begin.min(until));
+        // Where it began later than that, it begins then.
+        self.tree.span(parent, until, until);
+        self.tree.changes.from(until);
         self.tree.count(&self.transaction, parent, name, -1)?;
         *self.resources.entry(rset).or_insert(0) -= 1;
         Ok(())

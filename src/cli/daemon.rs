@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fuser::{Config as SessionConfig, Session, SessionACL};
 use rustix::process::{Resource, Rlimit, getegid, geteuid, getrlimit, setrlimit};
@@ -108,11 +108,15 @@ fn live(task: &Task, tell: &Tell, detached: bool) -> Done {
     let cache = options.cache_for(&task.source);
     let new = !cache.exists();
     let holder = format!("process {}, mounted at {}", std::process::id(), task.directory.display());
+    let began = Instant::now();
     let lock = loop {
         make_directory(&cache).map_err(|error| failed(format!("cache {}: {error}", cache.display())))?;
         let lock = CacheLock::take(&cache, &holder, LOCK_PATIENCE).map_err(|error| failed(error.to_string()))?;
         if lock.is_of(&cache) {
             break lock;
+        }
+        if began.elapsed() > LOCK_PATIENCE {
+            return Err(failed(format!("cache {}: somebody takes it away again and again", cache.display())));
         }
     };
     // Who held it until now may have put something there.

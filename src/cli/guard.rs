@@ -154,8 +154,8 @@ pub(super) fn run(task: &Task) -> Done {
                     }
                     Err(error) => {
                         drop(device);
-                        let left = unmount(&task.directory).err().unwrap_or_default();
-                        (format!("{}: {error} {left}", task.directory.display()), None)
+                        let left = unmount(&task.directory).err().map(|left| format!("; {left}")).unwrap_or_default();
+                        (format!("{}: {error}{left}", task.directory.display()), None)
                     }
                 },
                 Err(error) => (error, None),
