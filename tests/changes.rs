@@ -895,6 +895,60 @@ fn a_source_without_its_change_list_is_followed_by_its_lists() {
 }
 
 #[test]
+fn a_change_list_that_is_gone_is_not_taken_for_no_change() {
+    let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+    let first = source.does("updated", "/a", 10, "a, anew");
+    source.changes(&first);
+    let mirror = mounted(&source);
+    let both = first + &source.does("created", "/b", 20, "b");
+    source.server.remove("/changelist.xml");
+    for _ in 0..2 {
+        let said = run(&["refresh", &mirror.directory.to_string_lossy()]);
+        assert!(text(&said).contains("could not be read whole"), "{}", text(&said));
+        let status = mirror.status();
+        assert_eq!(status["state"], "partial", "{status:#}");
+        assert!(status["errors"].to_string().contains("cannot be read any more"), "{status:#}");
+        assert_eq!(mirror.files(), ["a"]);
+    }
+    source.changes(&both);
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    assert_eq!(mirror.status()["state"], "complete");
+    // A list that is newer than what was followed knows of all of it.
+    source.server.remove("/changelist.xml");
+    source.put("/c", b"c");
+    source.list(30);
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    assert_eq!(mirror.status()["state"], "complete");
+}
+
+#[test]
+fn one_of_two_change_lists_that_is_gone_is_not_taken_for_no_change() {
+    let mut source = Source::start(&[("/a", "a"), ("/b", "b")], &["changelist"]);
+    let entries = support::capability(&source.url("/resourcelist.xml"), "resourcelist")
+        + &support::capability(&source.url("/changelist.xml"), "changelist")
+        + &support::capability(&source.url("/more.xml"), "changelist");
+    source.server.file("/capabilitylist.xml", document("capabilitylist", "", "", &entries));
+    let (one, two) = (source.does("updated", "/a", 10, "a, anew"), source.does("updated", "/b", 10, "b, anew"));
+    source.changes(&one);
+    let more = change_list(Some(0), None, "", &two);
+    source.server.file("/more.xml", more.clone());
+    let mirror = mounted(&source);
+    source.server.remove("/more.xml");
+    for _ in 0..2 {
+        let said = run(&["refresh", &mirror.directory.to_string_lossy()]);
+        assert!(text(&said).contains("could not be read whole"), "{}", text(&said));
+        assert_eq!(mirror.status()["state"], "partial");
+    }
+    source.server.file("/more.xml", more);
+    let said = mirror.refreshed();
+    assert!(said.contains("nothing changed"), "{said}");
+    agrees(&mirror, &source);
+    assert_eq!(mirror.status()["state"], "complete");
+}
+
+#[test]
 fn the_log_tells_what_changed_and_when() {
     let mut source = Source::start(&[("/a", "a"), ("/d/b", "b")], &["changelist"]);
     source.changes("");

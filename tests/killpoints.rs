@@ -135,16 +135,16 @@ fn refresh_and_read(history: &mut History, mirror: &Mirror, _: u64) {
 #[test]
 fn of_changes_by_lists_and_content_that_is_fetched_when_it_is_read() {
     let large = Style { large: Some((9, 1_100_000, 1_300_000)), ..Style::default() };
-    assert!(at_each_step("content=lazy", &["changelist"], large, refresh_and_read) > 3);
+    assert!(at_each_step("content=lazy", &["changelist"], large, refresh_and_read) > 1);
 }
 
 #[test]
 fn of_changes_by_packages_with_all_content_ahead() {
-    assert!(at_each_step("content=all", &["changelist", "changedump"], Style::default(), refresh_and_read) > 3);
+    assert!(at_each_step("content=all", &["changelist", "changedump"], Style::default(), refresh_and_read) > 1);
 }
 
 #[test]
 fn of_patches_and_of_content_that_is_evicted() {
     let style = Style { patches: true, ..Style::default() };
-    assert!(at_each_step("cache_size=20K,keep=0s", &["changelist"], style, refresh_and_read) > 3);
+    assert!(at_each_step("cache_size=20K,keep=0s", &["changelist"], style, refresh_and_read) > 1);
 }

@@ -79,6 +79,11 @@ impl Feed {
     /// How many beginnings of lists are kept.
     const MOST_READ: usize = 64;
 
+    /// Whether it has been followed further than lists of `at` tell; lists without a time are of when they are read.
+    pub fn is_beyond(&self, at: Option<Datetime>) -> bool {
+        at.is_some_and(|at| self.cursor.is_some_and(|cursor| at < cursor))
+    }
+
     /// A list has been read so far; `before` is what was known of it.
     pub fn has_read(&mut self, beginning: Beginning, before: Option<Beginning>) {
         self.read.retain(|known| Some(*known) != before && *known != beginning);

@@ -80,7 +80,7 @@ pub(super) async fn bring(
         known.iter().filter(|feed| feed.capability == capability && !roots.contains(&feed.root)).collect();
     let mut left = Vec::new();
     let budget = Budget::new(&engine.config.bounds);
-    let (mut errors, mut unchanged, mut gone) = (Vec::new(), 0, 0);
+    let (mut errors, mut unchanged, mut gone, mut lost) = (Vec::new(), 0, 0, Vec::new());
     for root in roots {
         let mut feed = match known.iter().find(|feed| feed.root == *root) {
             Some(feed) => feed.clone(),
@@ -101,13 +101,24 @@ pub(super) async fn bring(
             Err(error) if feeds::is_gone(&error) => {
                 engine.status().warning(&format!("{error}; what it would tell of is found by reading the lists again"));
                 gone += 1;
+                if feed.is_beyond(set.at) {
+                    lost.push(Feed { failure: Some(error.to_string()), ..feed });
+                }
             }
             Err(error) => errors.push(error),
         }
     }
+    let is_lost = !lost.is_empty();
+    if lost.iter().any(|feed| !known.contains(feed)) {
+        let id = set.id;
+        engine.ledger.write(move |transaction| lost.iter().try_for_each(|feed| transaction.put_feed(id, feed))).await?;
+    }
     if left.is_empty() {
         return match errors.into_iter().next() {
             Some(error) => Err(error.into()),
+            None if unchanged > 0 && is_lost => {
+                Ok(Outcome::Applied(Summary { not_modified: unchanged, partial: true, ..Summary::default() }))
+            }
             None if unchanged > 0 => Ok(Outcome::Unchanged),
             None => Ok(Outcome::NoFeed),
         };

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::changes::{self, Outcome};
 use super::feeds::{self, Look};
 use super::{Announced, Engine, Summary, SyncError, Trigger, baseline};
-use crate::catalog::{Offer, SetRow, SetState, SyncResult};
+use crate::catalog::{Feed, Offer, SetRow, SetState, SyncResult, Transaction};
 use crate::document::{Capability, Datetime};
 use crate::path::set_labels;
 use crate::source::{CapabilityDocument, Discovery, FoundSet};
@@ -141,8 +141,12 @@ async fn one(
         Ok(Outcome::Unchanged) => summary.not_modified += 1,
         Ok(Outcome::Applied(part)) => summary.add(&part),
         Ok(Outcome::NoFeed) if settled && remembered => return Ok(None),
-        Ok(Outcome::NoFeed) if settled => summary.add(&baseline::bring(engine, &row, found, false).await?),
-        Ok(Outcome::NoFeed) => {}
+        Ok(Outcome::NoFeed) => {
+            if settled {
+                summary.add(&baseline::bring(engine, &row, found, false).await?);
+            }
+            summary.partial |= is_behind(engine, row).await?;
+        }
         Ok(Outcome::Gap(part)) => {
             summary.add(&part);
             if settled {
@@ -164,6 +168,30 @@ async fn one(
         }
     }
     Ok(Some(summary))
+}
+
+/// Whether changes that cannot be read any more were followed beyond what the lists tell of: what came after is
+/// in neither. A list that is newer makes up for them.
+async fn is_behind(engine: &Engine, row: SetRow) -> Result<bool, SyncError> {
+    let set = reload(engine, row)?;
+    let feeds = engine.readers.ask(|reader| reader.feeds(set.id))?.into_iter().filter(|feed| feed.failure.is_some());
+    let (lost, made_up): (Vec<Feed>, Vec<Feed>) = feeds.partition(|feed| feed.is_beyond(set.at));
+    if !made_up.is_empty() {
+        let whole: Vec<Feed> = made_up.into_iter().map(|feed| Feed { failure: None, ..feed }).collect();
+        let put = move |transaction: &mut Transaction<'_>| {
+            whole.iter().try_for_each(|feed| transaction.put_feed(set.id, feed))
+        };
+        engine.ledger.write(put).await?;
+    }
+    for feed in &lost {
+        engine.status().error(&format!(
+            "{}, which was followed up to {}, cannot be read any more, and the lists are older: what changed since is \
+             not known until one of them is there anew",
+            feed.root,
+            feed.cursor.map(|cursor| cursor.to_string()).unwrap_or_default()
+        ));
+    }
+    Ok(!lost.is_empty())
 }
 
 fn offers_changes(found: &FoundSet) -> bool {
