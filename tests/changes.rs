@@ -886,7 +886,7 @@ fn resources_may_lie_on_another_host_than_the_list_of_their_changes() {
 fn a_source_without_its_change_list_is_followed_by_its_lists() {
     let mut source = Source::start(&[("/a", "a")], &["changelist"]);
     let mirror = mounted(&source);
-    assert!(mirror.status()["warnings"].to_string().contains("found by reading the lists again"));
+    assert!(mirror.status()["warnings"].to_string().contains("there are only the lists to tell"));
     source.put("/b", b"b");
     source.list(10);
     mirror.refreshed();
@@ -907,7 +907,7 @@ fn a_change_list_that_is_gone_is_not_taken_for_no_change() {
         assert!(text(&said).contains("could not be read whole"), "{}", text(&said));
         let status = mirror.status();
         assert_eq!(status["state"], "partial", "{status:#}");
-        assert!(status["errors"].to_string().contains("cannot be read any more"), "{status:#}");
+        assert!(status["errors"].to_string().contains("is not there any more"), "{status:#}");
         assert_eq!(mirror.files(), ["a"]);
     }
     source.changes(&both);
@@ -923,6 +923,69 @@ fn a_change_list_that_is_gone_is_not_taken_for_no_change() {
     assert_eq!(mirror.status()["state"], "complete");
 }
 
+/// Refreshes what cannot be in step.
+fn is_behind(mirror: &Mirror) {
+    let said = run(&["refresh", &mirror.directory.to_string_lossy()]);
+    assert!(text(&said).contains("could not be read whole"), "{}", text(&said));
+    assert_eq!(mirror.status()["state"], "partial");
+}
+
+fn is_complete(mirror: &Mirror, source: &Source) {
+    mirror.refreshed();
+    agrees(mirror, source);
+    assert_eq!(mirror.status()["state"], "complete");
+}
+
+#[test]
+fn a_change_list_that_is_gone_with_its_first_change_is_missed() {
+    let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+    source.changes("");
+    let mirror = mounted(&source);
+    source.server.remove("/changelist.xml");
+    is_behind(&mirror);
+    source.put("/b", b"b");
+    source.list(10);
+    is_complete(&mirror, &source);
+    // It is not missed any more.
+    is_complete(&mirror, &source);
+    // Nor is one that is not offered any more, once there is a newer list.
+    let third = source.does("created", "/c", 20, "c");
+    source.changes(&third);
+    is_complete(&mirror, &source);
+    let only = support::capability(&source.url("/resourcelist.xml"), "resourcelist");
+    source.server.file("/capabilitylist.xml", document("capabilitylist", "", "", &only));
+    source.server.remove("/changelist.xml");
+    is_behind(&mirror);
+    is_behind(&mirror);
+    source.put("/d", b"d");
+    source.list(30);
+    is_complete(&mirror, &source);
+    let audit = run(&["audit", &mirror.directory.to_string_lossy()]);
+    assert!(audit.status.success(), "{}", text(&audit));
+}
+
+#[test]
+fn a_closed_list_is_read_though_the_index_that_it_names_is_gone() {
+    let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+    let first = source.does("updated", "/a", 10, "a, anew");
+    let nowhere = link("index", &source.url("/no-such-index.xml"));
+    source.server.file("/changelist.xml", change_list(Some(0), Some(20), &nowhere, &first));
+    let mirror = Mirror::mount(&source.url("/"), "poll=0");
+    agrees(&mirror, &source);
+    assert_eq!(mirror.status()["state"], "partial", "what follows it is not known");
+    // The Capability List knows.
+    let links = nowhere.clone() + &link("up", &source.url("/capabilitylist.xml"));
+    let second = first + &source.does("created", "/b", 20, "b");
+    source.server.file("/changelist.xml", change_list(Some(0), Some(30), &links, &second));
+    is_complete(&mirror, &source);
+    // One that begins too late is read all the same, and what came before it is missed.
+    let late = source.does("created", "/c", 50, "c");
+    source.server.file("/changelist.xml", change_list(Some(40), None, &nowhere, &late));
+    run(&["refresh", &mirror.directory.to_string_lossy()]);
+    agrees(&mirror, &source);
+    assert_eq!(mirror.status()["state"], "gap");
+}
+
 #[test]
 fn one_of_two_change_lists_that_is_gone_is_not_taken_for_no_change() {
     let mut source = Source::start(&[("/a", "a"), ("/b", "b")], &["changelist"]);
@@ -936,16 +999,17 @@ fn one_of_two_change_lists_that_is_gone_is_not_taken_for_no_change() {
     source.server.file("/more.xml", more.clone());
     let mirror = mounted(&source);
     source.server.remove("/more.xml");
-    for _ in 0..2 {
-        let said = run(&["refresh", &mirror.directory.to_string_lossy()]);
-        assert!(text(&said).contains("could not be read whole"), "{}", text(&said));
-        assert_eq!(mirror.status()["state"], "partial");
-    }
+    is_behind(&mirror);
+    is_behind(&mirror);
     source.server.file("/more.xml", more);
-    let said = mirror.refreshed();
-    assert!(said.contains("nothing changed"), "{said}");
-    agrees(&mirror, &source);
-    assert_eq!(mirror.status()["state"], "complete");
+    is_complete(&mirror, &source);
+    // A newer list knows what it would have told.
+    source.server.remove("/more.xml");
+    is_behind(&mirror);
+    source.put("/b", b"b, once more");
+    source.list(20);
+    is_complete(&mirror, &source);
+    is_complete(&mirror, &source);
 }
 
 #[test]

@@ -551,6 +551,19 @@ mod tests {
     }
 
     #[test]
+    fn when_the_last_version_ended_is_had_by_indexes() {
+        let (_folder, mut writer, _) = catalog();
+        let transaction = writer.begin(false).unwrap();
+        let sql = format!("EXPLAIN QUERY PLAN {}", super::super::transaction::LAST);
+        let mut plan = transaction.transaction.prepare(&sql).unwrap();
+        let steps: Vec<String> =
+            plan.query_map([1, 2], |row| row.get("detail")).unwrap().collect::<rusqlite::Result<_>>().unwrap();
+        let looks: Vec<&String> =
+            steps.iter().filter(|step| step.contains("version") || step.contains("name")).collect();
+        assert!(looks.len() > 2 && looks.iter().all(|step| step.starts_with("SEARCH")), "{steps:#?}");
+    }
+
+    #[test]
     fn a_set_that_counts_nothing_has_nothing() {
         let mapper = Mapper::new("http://example.com/", false).unwrap();
         let (_folder, mut writer, sets) = catalog();

@@ -79,11 +79,6 @@ impl Feed {
     /// How many beginnings of lists are kept.
     const MOST_READ: usize = 64;
 
-    /// Whether it has been followed further than lists of `at` tell; lists without a time are of when they are read.
-    pub fn is_beyond(&self, at: Option<Datetime>) -> bool {
-        at.is_some_and(|at| self.cursor.is_some_and(|cursor| at < cursor))
-    }
-
     /// A list has been read so far; `before` is what was known of it.
     pub fn has_read(&mut self, beginning: Beginning, before: Option<Beginning>) {
         self.read.retain(|known| Some(*known) != before && *known != beginning);
@@ -293,6 +288,15 @@ impl Transaction<'_> {
     pub fn reread_feeds(&self, rset: i64) -> Result<()> {
         self.connection()
             .execute("UPDATE feed SET etag = NULL, last_modified = NULL, read = x'' WHERE rset = ?1", [rset])?;
+        Ok(())
+    }
+
+    /// Forgets the feed of a set that is at this root.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn forget_feed(&self, rset: i64, root: &str) -> Result<()> {
+        self.connection().execute("DELETE FROM feed WHERE rset = ?1 AND root = ?2", params![rset, root])?;
         Ok(())
     }
 

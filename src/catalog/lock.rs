@@ -12,6 +12,9 @@ use super::CatalogError;
 
 const NOFOLLOW: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
 
+/// The name of the file that is locked, in the cache.
+const LOCK: &str = "lock";
+
 /// Held as long as a process works with a cache directory.
 #[derive(Debug)]
 pub struct CacheLock {
@@ -25,7 +28,7 @@ impl CacheLock {
     /// # Errors
     /// If another process keeps it, or the directory cannot be written.
     pub fn take(cache: &Path, holder: &str, patience: Duration) -> Result<Self, CatalogError> {
-        let path = cache.join("lock");
+        let path = cache.join(LOCK);
         let io = |error| CatalogError::io(&path, error);
         let mut file = OpenOptions::new()
             .read(true)
@@ -63,7 +66,25 @@ impl CacheLock {
     #[must_use]
     pub fn is_of(&self, cache: &Path) -> bool {
         let place = |found: std::fs::Metadata| (found.dev(), found.ino());
-        let there = std::fs::symlink_metadata(cache.join("lock")).map(place);
+        let there = std::fs::symlink_metadata(cache.join(LOCK)).map(place);
         there.is_ok_and(|there| self.file.metadata().map(place).is_ok_and(|own| own == there))
+    }
+
+    /// Takes the whole cache away, and the lock last of what is in it: whoever comes meanwhile waits for it, and finds that it
+    /// is gone.
+    ///
+    /// # Errors
+    /// If something of it cannot be removed.
+    pub fn remove_cache(&self, cache: &Path) -> std::io::Result<()> {
+        for entry in std::fs::read_dir(cache)? {
+            let entry = entry?;
+            match entry.file_type()?.is_dir() {
+                true => std::fs::remove_dir_all(entry.path())?,
+                false if entry.file_name() == LOCK => {}
+                false => std::fs::remove_file(entry.path())?,
+            }
+        }
+        std::fs::remove_file(cache.join(LOCK))?;
+        std::fs::remove_dir(cache)
     }
 }

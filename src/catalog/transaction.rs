@@ -26,6 +26,15 @@ const SHARED: i64 = -1;
 /// In place of the document that lists a version: none does that was read.
 pub(super) const NOBODY: i64 = 0;
 
+/// When the last of the versions of two names ended; or began, if it is in force.
+pub(super) const LAST: &str = "
+    SELECT max(moment) FROM (
+        SELECT max(until) AS moment FROM version
+            WHERE name IN (?1, ?2) AND until IS NOT NULL AND COALESCE(change, 0) < 16
+        UNION ALL
+        SELECT version.begin FROM name CROSS JOIN version ON version.id = name.version
+            WHERE name.id IN (?1, ?2) AND COALESCE(version.change, 0) < 16)";
+
 /// What no list of a step named.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unseen {
@@ -296,12 +305,7 @@ impl<'w> Transaction<'w> {
             self.cut(names, record.begin)?;
             return Ok(Cow::Borrowed(record));
         }
-        let last: Option<i64> = self
-            .transaction
-            .prepare_cached(
-                "SELECT max(COALESCE(until, begin)) FROM version WHERE name IN (?1, ?2) AND COALESCE(change, 0) < 16",
-            )?
-            .query_row(names, |row| row.get(0))?;
+        let last: Option<i64> = self.transaction.prepare_cached(LAST)?.query_row(names, |row| row.get(0))?;
         Ok(match last.map(Datetime::from_nanos) {
             Some(last) if last > record.begin => Cow::Owned(Record { begin: last, ..record.clone() }),
             _ => Cow::Borrowed(record),

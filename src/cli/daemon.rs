@@ -111,9 +111,10 @@ fn live(task: &Task, tell: &Tell, detached: bool) -> Done {
     let began = Instant::now();
     let lock = loop {
         make_directory(&cache).map_err(|error| failed(format!("cache {}: {error}", cache.display())))?;
-        let lock = CacheLock::take(&cache, &holder, LOCK_PATIENCE).map_err(|error| failed(error.to_string()))?;
-        if lock.is_of(&cache) {
-            break lock;
+        match CacheLock::take(&cache, &holder, LOCK_PATIENCE) {
+            Ok(lock) if lock.is_of(&cache) => break lock,
+            Err(error) if cache.exists() => return Err(failed(error.to_string())),
+            _ => {}
         }
         if began.elapsed() > LOCK_PATIENCE {
             return Err(failed(format!("cache {}: somebody takes it away again and again", cache.display())));
@@ -126,7 +127,7 @@ fn live(task: &Task, tell: &Tell, detached: bool) -> Done {
         Err(error) => {
             if new {
                 // There is nothing in it.
-                let _ = std::fs::remove_dir_all(&cache);
+                let _ = lock.remove_cache(&cache);
             }
             return Err(failed(error));
         }
@@ -156,7 +157,7 @@ fn live(task: &Task, tell: &Tell, detached: bool) -> Done {
     if new && done.is_err() {
         // Nothing was mirrored: nothing is worth keeping. What cannot be removed does no harm; the directory itself may be in
         // one that we do not reach.
-        let _ = std::fs::remove_dir_all(&cache);
+        let _ = lock.remove_cache(&cache);
         place.guard.forget();
     }
     drop(lock);
@@ -231,17 +232,7 @@ async fn serve(task: &Task, place: &Place, client: Arc<Client>, tell: &Tell) -> 
         )));
     }
     let resources: u64 = sets.iter().map(|set| set.resources).sum();
-    let (session, moments) = mount(task, place, &engine, &notifier, resources).map_err(failed)?;
-    let device = session.as_fd().try_clone_to_owned().map_err(|error| failed(error.to_string()))?;
-    let kernel = session.notifier();
-    invalidate::start(kernel, device, moments, changes).map_err(|error| failed(error.to_string()))?;
-    let (ended, end) = oneshot::channel();
-    std::thread::Builder::new()
-        .name("session".to_owned())
-        .spawn(move || {
-            let _ = ended.send(session.run());
-        })
-        .map_err(|error| failed(error.to_string()))?;
+    let end = mount(task, place, &engine, &notifier, resources, changes).map_err(failed)?;
     if let Err(error) = control::serve(cache, Arc::clone(&engine)) {
         tracing::warn!(%error, "no control socket; refresh and fetch --pin will not work");
     }
@@ -353,7 +344,8 @@ fn mount(
     engine: &Arc<Engine>,
     notifier: &Arc<Notifier>,
     resources: u64,
-) -> Result<(Session<Filesystem>, Arc<Moments>), String> {
+    changes: mpsc::UnboundedReceiver<News>,
+) -> Result<oneshot::Receiver<std::io::Result<()>>, String> {
     let options = &task.options;
     let view = View {
         uid: place.uid,
@@ -388,12 +380,27 @@ fn mount(
     // Each thread has a queue of its own, if whom we became may open the device.
     config.clone_fd = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok();
     let device = place.guard.mount()?;
-    let session = Session::from_fd(filesystem, device, config.acl, config).map_err(|error| {
+    let session = Session::from_fd(filesystem, device, config.acl, config);
+    session.and_then(|session| answer(session, moments, changes)).map_err(|error| {
         // Nobody would answer there. If it cannot be taken away, that is the lesser of two errors.
         let _ = place.guard.unmount();
         format!("{}: {error}", task.directory.display())
+    })
+}
+
+/// Answers the kernel, on threads of its own; they tell when there is nothing to answer any more.
+fn answer(
+    session: Session<Filesystem>,
+    moments: Arc<Moments>,
+    changes: mpsc::UnboundedReceiver<News>,
+) -> std::io::Result<oneshot::Receiver<std::io::Result<()>>> {
+    let device = session.as_fd().try_clone_to_owned()?;
+    invalidate::start(session.notifier(), device, moments, changes)?;
+    let (ended, end) = oneshot::channel();
+    std::thread::Builder::new().name("session".to_owned()).spawn(move || {
+        let _ = ended.send(session.run());
     })?;
-    Ok((session, moments))
+    Ok(end)
 }
 
 /// Physical memory in bytes.

@@ -22,13 +22,28 @@ use crate::document::{Datetime, Warnings};
 use crate::path::Mapper;
 use crate::source::FoundSet;
 
-/// Brings one set in step with its lists.
+/// An edition of the lists of a set that was read whole.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Edition {
+    /// The newest `at` of what was read of it. One without a time is of when it was read.
+    pub(super) at: Option<Datetime>,
+}
+
+impl Edition {
+    /// Whether it tells of all that happened up to a moment, and of some time after it.
+    pub(super) fn is_after(self, moment: Option<Datetime>) -> bool {
+        self.at.is_none() || self.at > moment
+    }
+}
+
+/// Brings one set in step with its lists. The second part of the answer is the edition that it is in step with, if any of
+/// it was new.
 pub(super) async fn bring(
     engine: &Arc<Engine>,
     set: &SetRow,
     found: &FoundSet,
     accept_deletions: bool,
-) -> Result<Summary, SyncError> {
+) -> Result<(Summary, Option<Edition>), SyncError> {
     let status = Arc::clone(engine.status());
     let known = {
         let id = set.id;
@@ -51,11 +66,12 @@ pub(super) async fn bring(
         status.warning(&format!(
             "{url} is of {now}, older than its edition of {before} that is here already; left alone"
         ));
-        return Ok(Summary {
+        let summary = Summary {
             not_modified: lists.unchanged.len() as u64,
             partial: !lists.failed.is_empty(),
             ..Summary::default()
-        });
+        };
+        return Ok((summary, None));
     }
     status.phase("applying");
     let mapper = Arc::clone(&engine.mapper);
@@ -66,6 +82,8 @@ pub(super) async fn bring(
     })?;
     let recent = if beside.is_some() { Recent::wanted() } else { Recent::default() };
     let budget = Budget::new(&engine.config.bounds);
+    let newest = lists.read.iter().map(|document| document.row.at).chain(lists.indexes.iter().map(|row| row.at)).max();
+    let edition = newest.filter(|_| !lists.read.is_empty()).map(|at| Edition { at });
     let work = Work { lists, dumped, accept_deletions, followed, recent, budget };
     engine.ledger.long_step_made();
     let applying = engine.ledger.step(move |writer| writer.long(|writer| apply(writer, &mapper, &status, &own, work)));
@@ -84,7 +102,8 @@ pub(super) async fn bring(
     if let Some(packages) = packages {
         dumps::forget_idle(engine, set.id, packages).await?;
     }
-    Ok(summary)
+    let whole = !summary.partial && summary.held == 0;
+    Ok((summary, edition.filter(|_| whole)))
 }
 
 /// What a step that was applied leaves for those that follow it.

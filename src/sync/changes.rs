@@ -11,6 +11,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
 use super::attach::{Attacher, Fresh};
+use super::baseline::Edition;
 use super::dumps::{self, Packed};
 use super::feeds::{self, Chain, Followed, Look};
 use super::lists::{self, About, Budget, Spooled};
@@ -39,8 +40,8 @@ const WORTH_A_LOOK: u64 = 16;
 /// What following the changes of a set came to.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// The Source offers no list of changes that can be read.
-    NoFeed,
+    /// The Source offers no list of changes that can be read. These were followed, and are gone.
+    NoFeed(Vec<Feed>),
     /// There is nothing new.
     Unchanged,
     /// Changes were applied.
@@ -59,19 +60,20 @@ struct Left {
     until: Option<Datetime>,
 }
 
-/// Brings a set in step with what its Source says has changed.
+/// Brings a set in step with what its Source says has changed. Of its lists, `edition` was read just before.
 pub(super) async fn bring(
     engine: &Arc<Engine>,
     set: &SetRow,
     found: &FoundSet,
     how: Look,
+    edition: Option<Edition>,
 ) -> Result<Outcome, SyncError> {
     let lists = found.urls(Capability::ChangeList);
     let dumps = found.urls(Capability::ChangeDump);
     let (capability, roots) =
         if lists.is_empty() { (Capability::ChangeDump, &dumps) } else { (Capability::ChangeList, &lists) };
     if roots.is_empty() {
-        return Ok(Outcome::NoFeed);
+        return Ok(Outcome::NoFeed(Vec::new()));
     }
     engine.status().phase("reading changes");
     let known = engine.readers.ask(|reader| reader.feeds(set.id))?;
@@ -80,15 +82,16 @@ pub(super) async fn bring(
         known.iter().filter(|feed| feed.capability == capability && !roots.contains(&feed.root)).collect();
     let mut left = Vec::new();
     let budget = Budget::new(&engine.config.bounds);
-    let (mut errors, mut unchanged, mut gone, mut lost) = (Vec::new(), 0, 0, Vec::new());
+    let (mut errors, mut unchanged, mut gone) = (Vec::new(), 0, Vec::new());
     for root in roots {
-        let mut feed = match known.iter().find(|feed| feed.root == *root) {
-            Some(feed) => feed.clone(),
+        let before = known.iter().find(|feed| feed.root == *root).or(match gone_roots.as_slice() {
             // One that has moved is followed from where it was left.
-            None => match gone_roots.as_slice() {
-                [moved] if roots.len() == 1 => Feed { root: root.clone(), ..(*moved).clone() },
-                _ => Feed::new(root, capability),
-            },
+            [moved] if roots.len() == 1 => Some(*moved),
+            _ => None,
+        });
+        let mut feed = match before {
+            Some(before) => Feed { root: root.clone(), ..before.clone() },
+            None => Feed::new(root, capability),
         };
         if how == Look::Afresh {
             // What was in the tree may have given way to what an older list says.
@@ -99,28 +102,27 @@ pub(super) async fn bring(
             Ok(Followed::Unchanged) => unchanged += 1,
             Ok(Followed::Changed(chain)) => left.push(survey(*chain, set.cursor, &budget).await?),
             Err(error) if feeds::is_gone(&error) => {
-                engine.status().warning(&format!("{error}; what it would tell of is found by reading the lists again"));
-                gone += 1;
-                if feed.is_beyond(set.at) {
-                    lost.push(Feed { failure: Some(error.to_string()), ..feed });
-                }
+                engine.status().warning(&format!("{error}; there are only the lists to tell what it would"));
+                // One that was never there tells nothing that is missed.
+                gone.extend(before.cloned());
             }
             Err(error) => errors.push(error),
         }
     }
-    let is_lost = !lost.is_empty();
-    if lost.iter().any(|feed| !known.contains(feed)) {
-        let id = set.id;
-        engine.ledger.write(move |transaction| lost.iter().try_for_each(|feed| transaction.put_feed(id, feed))).await?;
+    if left.is_empty() && unchanged == 0 {
+        return match errors.into_iter().next() {
+            Some(error) => Err(error.into()),
+            None => Ok(Outcome::NoFeed(gone)),
+        };
     }
+    let behind = without(engine, set, gone, edition).await?;
     if left.is_empty() {
         return match errors.into_iter().next() {
             Some(error) => Err(error.into()),
-            None if unchanged > 0 && is_lost => {
+            None if behind => {
                 Ok(Outcome::Applied(Summary { not_modified: unchanged, partial: true, ..Summary::default() }))
             }
-            None if unchanged > 0 => Ok(Outcome::Unchanged),
-            None => Ok(Outcome::NoFeed),
+            None => Ok(Outcome::Unchanged),
         };
     }
     errors.iter().for_each(|error| engine.status().error(&error.to_string()));
@@ -137,13 +139,52 @@ pub(super) async fn bring(
     engine.status().phase("applying");
     let (mapper, status, store) = (Arc::clone(&engine.mapper), Arc::clone(engine.status()), Arc::clone(&engine.store));
     let own = set.clone();
-    let partial = !errors.is_empty() || gone > 0;
+    let partial = !errors.is_empty() || behind;
     let roots = roots.clone();
     let Applied { mut summary, fresh, gap } =
         engine.ledger.step(move |writer| apply(writer, &mapper, &status, &store, &own, plan, &roots)).await?;
     summary.partial |= partial;
     fresh.into_iter().for_each(|fresh| engine.look_at(fresh));
     Ok(if gap { Outcome::Gap(summary) } else { Outcome::Applied(summary) })
+}
+
+/// Goes on without changes that were followed and are gone. Lists that are newer make up for them, and they are forgotten;
+/// until there are such, something may be missing: true, and it is kept why.
+pub(super) async fn without(
+    engine: &Arc<Engine>,
+    set: &SetRow,
+    gone: Vec<Feed>,
+    edition: Option<Edition>,
+) -> Result<bool, SyncError> {
+    let (made_up, missing): (Vec<Feed>, Vec<Feed>) = gone.into_iter().partition(|feed| {
+        let known = set.at.map(|at| Edition { at: Some(at) }).filter(|_| feed.cursor.is_some());
+        [edition, known].into_iter().flatten().any(|edition| edition.is_after(feed.cursor))
+    });
+    let why = |feed: &Feed| {
+        let cursor = feed.cursor.map(|cursor| format!(", which was followed up to {cursor}")).unwrap_or_default();
+        format!(
+            "{}{cursor}, is not there any more, and the lists are no newer: what has changed since is not known",
+            feed.root
+        )
+    };
+    missing.iter().for_each(|feed| engine.status().error(&why(feed)));
+    let behind = !missing.is_empty();
+    let unsaid: Vec<Feed> = missing
+        .into_iter()
+        .filter(|feed| feed.failure.as_ref() != Some(&why(feed)))
+        .map(|feed| Feed { failure: Some(why(&feed)), ..feed })
+        .collect();
+    if !made_up.is_empty() || !unsaid.is_empty() {
+        let id = set.id;
+        engine
+            .ledger
+            .write(move |transaction| {
+                made_up.iter().try_for_each(|feed| transaction.forget_feed(id, &feed.root))?;
+                unsaid.iter().try_for_each(|feed| transaction.put_feed(id, feed))
+            })
+            .await?;
+    }
+    Ok(behind)
 }
 
 async fn survey(chain: Chain, floor: Option<Datetime>, budget: &Arc<Budget>) -> Result<Left, SyncError> {

@@ -12,7 +12,7 @@ use futures_util::StreamExt as _;
 use sha2::{Digest as _, Sha256};
 
 use super::Engine;
-use super::lists::{Bringer, Got, Part, Spooled};
+use super::lists::{About, Bringer, Got, Part, Spooled};
 use crate::catalog::{DocumentRow, Feed};
 use crate::document::Datetime;
 use crate::source::{SourceError, Trouble};
@@ -76,6 +76,8 @@ pub(super) async fn follow(
         feed: feed.clone(),
         documents: Vec::new(),
         visited: HashSet::new(),
+        aside: None,
+        up: None,
         failure: None,
     };
     match walk.run(look).await? {
@@ -91,6 +93,10 @@ struct Walk<'e> {
     feed: Feed,
     documents: Vec<Spooled>,
     visited: HashSet<String>,
+    /// A list that begins too late, while it is looked for those before it.
+    aside: Option<(String, Spooled)>,
+    /// What the last list says that is above it.
+    up: Option<String>,
     failure: Option<SourceError>,
 }
 
@@ -192,12 +198,13 @@ impl Walk<'_> {
                 }
                 Err(error) if is_gone(&error) => {
                     let above = self.feed.above.clone().map(Lead::Above);
-                    let next = self.lead(above.into_iter().chain([Lead::Feed(self.feed.root.clone())])).await;
-                    if next.is_none() {
-                        return Err(error);
+                    match self.lead(above.into_iter().chain([Lead::Feed(self.feed.root.clone())])).await {
+                        None => self.without(error).await?,
+                        next => {
+                            tracing::info!(%error, ?next, "a document of changes is gone; looking above it");
+                            next
+                        }
                     }
-                    tracing::info!(%error, ?next, "a document of changes is gone; looking above it");
-                    next
                 }
                 Err(error) if self.documents.is_empty() => return Err(error),
                 Err(error) => {
@@ -213,6 +220,29 @@ impl Walk<'_> {
         Ok(true)
     }
 
+    /// Goes on without a document that is gone, and that what was read leads to: an index, above all. Returns where to.
+    async fn without(&mut self, error: SourceError) -> Result<Option<String>, SourceError> {
+        if let Some((url, document)) = self.aside.take() {
+            // What came before it is missing, and it says so itself.
+            self.engine.status().warning(&error.to_string());
+            let about = self.take(url, document);
+            return Ok(self.lead(about.up.filter(|_| about.until.is_some()).map(Lead::Above)).await);
+        }
+        if self.documents.is_empty() {
+            return Err(error);
+        }
+        let named = match self.up.take() {
+            Some(up) => self.named_by(up).await,
+            None => Vec::new(),
+        };
+        if named.is_empty() {
+            self.failure = Some(error);
+        } else {
+            self.engine.status().warning(&format!("{error}; what follows is where the Capability List says"));
+        }
+        Ok(named.into_iter().find(|url| !self.visited.contains(url)))
+    }
+
     /// Takes a list; returns where to go on if it is done.
     async fn list(&mut self, url: String, document: Spooled) -> Option<String> {
         let about = document.about.clone();
@@ -222,22 +252,27 @@ impl Walk<'_> {
             && let Some(index) = about.index.clone().filter(|index| !self.visited.contains(index))
         {
             // What came before it lies in the lists beside it.
+            self.aside = Some((url, document));
             return Some(index);
         }
-        let closed = about.until.is_some();
+        self.take(url, document);
+        about.until?;
+        self.lead(about.index.map(Lead::Feed).into_iter().chain(about.up.map(Lead::Above))).await
+    }
+
+    fn take(&mut self, url: String, document: Spooled) -> About {
+        let about = document.about.clone();
+        self.up.clone_from(&about.up);
         self.feed = Feed {
             etag: document.row.etag.clone(),
             last_modified: document.row.last_modified.clone(),
             above: about.index.clone().or_else(|| about.up.clone()).or_else(|| self.feed.above.clone()),
             url,
-            closed,
+            closed: about.until.is_some(),
             ..self.feed.clone()
         };
         self.documents.push(document);
-        if !closed {
-            return None;
-        }
-        self.lead(about.index.map(Lead::Feed).into_iter().chain(about.up.map(Lead::Above))).await
+        about
     }
 
     /// The first of these that leads to a document that was not looked at yet.

@@ -1,8 +1,8 @@
 //! A sync: which sets there are, what each offers, and what each needs now.
 //!
 //! What a Source offers is remembered and looked at once a day, so that a set whose changes are followed costs
-//! one request where nothing has changed. A set without a list of changes, or out of step with its lists,
-//! has its lists read.
+//! one request where nothing has changed. A set without a list of changes, out of step with its lists, or of whose changes
+//! something is missing, has its lists read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::changes::{self, Outcome};
 use super::feeds::{self, Look};
 use super::{Announced, Engine, Summary, SyncError, Trigger, baseline};
-use crate::catalog::{Feed, Offer, SetRow, SetState, SyncResult, Transaction};
+use crate::catalog::{Offer, SetRow, SetState, SyncResult};
 use crate::document::{Capability, Datetime};
 use crate::path::set_labels;
 use crate::source::{CapabilityDocument, Discovery, FoundSet};
@@ -49,12 +49,13 @@ pub(super) async fn sync(engine: &Arc<Engine>, trigger: Trigger) -> Result<Summa
         Trigger::Notified(announced) => announced,
         _ => Announced::default(),
     };
+    let mut so_far = Summary::default();
     if let Some(chosen) = remembered(engine, &trigger).await? {
         let how = How { lists: announced.lists, wide: announced.named, accept_deletions: false };
         match all(engine, chosen, how, true).await {
-            Ok(Some(summary)) => return Ok(summary),
+            Ok((summary, true)) => return Ok(summary),
             // What was remembered is not where it was.
-            Ok(None) => {}
+            Ok((summary, false)) => so_far = summary,
             Err(SyncError::Source(error)) if feeds::is_gone(&error) => {}
             Err(error) => return Err(error),
         }
@@ -67,17 +68,18 @@ pub(super) async fn sync(engine: &Arc<Engine>, trigger: Trigger) -> Result<Summa
     let chosen = choose(engine, &found).await?;
     remember(engine, &chosen, found.complete).await?;
     let how = How { lists: lists || announced.lists, wide: true, accept_deletions };
-    let summary = all(engine, chosen, how, false).await?.unwrap_or_default();
-    Ok(Summary { partial: summary.partial || !found.complete, ..summary })
+    let (summary, _) = all(engine, chosen, how, false).await?;
+    so_far.add(&summary);
+    Ok(Summary { partial: summary.partial || !found.complete, ..so_far })
 }
 
-/// Brings these sets in step; none if what they are `remembered` to offer is not there.
+/// Brings these sets in step, as far as what they are `remembered` to offer is there: false if it is not all.
 async fn all(
     engine: &Arc<Engine>,
     chosen: Vec<(SetRow, FoundSet)>,
     how: How,
     remembered: bool,
-) -> Result<Option<Summary>, SyncError> {
+) -> Result<(Summary, bool), SyncError> {
     let mut summary = Summary::default();
     let mut failed = None;
     let mut synced = false;
@@ -87,7 +89,7 @@ async fn all(
                 synced = true;
                 summary.add(&part);
             }
-            Ok(None) => return Ok(None),
+            Ok(None) => return Ok((summary, false)),
             Err(error) => failed = Some(error),
         }
     }
@@ -96,9 +98,9 @@ async fn all(
         Some(error) => {
             engine.status().error(&error.to_string());
             summary.partial = true;
-            Ok(Some(summary))
+            Ok((summary, true))
         }
-        None => Ok(Some(summary)),
+        None => Ok((summary, true)),
     }
 }
 
@@ -112,14 +114,14 @@ async fn one(
 ) -> Result<Option<Summary>, SyncError> {
     let How { lists, wide, accept_deletions } = how;
     let offers_changes = offers_changes(found);
-    let settled = offers_changes
-        && !lists
-        && row.state == SetState::Complete
-        && !engine.readers.ask(|reader| reader.feeds(row.id))?.is_empty();
+    let known = engine.readers.ask(|reader| reader.feeds(row.id))?;
+    let settled = offers_changes && !lists && row.state == SetState::Complete && !known.is_empty();
     let mut summary = Summary::default();
-    if !settled {
+    let mut edition = None;
+    // Where something of the changes is missing, lists may have it by now.
+    if !settled || known.iter().any(|feed| feed.failure.is_some()) {
         match baseline::bring(engine, &row, found, accept_deletions).await {
-            Ok(part) => summary = part,
+            Ok((part, new)) => (summary, edition) = (part, new),
             // Lists that cannot be read are no reason to miss what is told besides.
             Err(error) if offers_changes && row.state != SetState::Empty && !error.is_away() => {
                 engine.status().error(&error.to_string());
@@ -128,34 +130,38 @@ async fn one(
             Err(error) => return Err(error),
         }
     }
+    let row = reload(engine, row)?;
     if !offers_changes {
+        summary.partial |= changes::without(engine, &row, known, edition).await?;
         return Ok(Some(summary));
     }
-    let row = reload(engine, row)?;
-    let look = match (settled, wide) {
+    let look = match (settled && !summary.changed(), wide) {
         (false, _) => Look::Afresh,
         (true, true) => Look::Wide,
         (true, false) => Look::Poll,
     };
-    match changes::bring(engine, &row, found, look).await {
+    match changes::bring(engine, &row, found, look, edition).await {
         Ok(Outcome::Unchanged) => summary.not_modified += 1,
         Ok(Outcome::Applied(part)) => summary.add(&part),
-        Ok(Outcome::NoFeed) if settled && remembered => return Ok(None),
-        Ok(Outcome::NoFeed) => {
-            if settled {
-                summary.add(&baseline::bring(engine, &row, found, false).await?);
+        Ok(Outcome::NoFeed(_)) if settled && remembered => return Ok(None),
+        Ok(Outcome::NoFeed(gone)) => {
+            if settled && edition.is_none() {
+                let part;
+                (part, edition) = baseline::bring(engine, &row, found, false).await?;
+                summary.add(&part);
             }
-            summary.partial |= is_behind(engine, row).await?;
+            summary.partial |= changes::without(engine, &reload(engine, row)?, gone, edition).await?;
         }
         Ok(Outcome::Gap(part)) => {
             summary.add(&part);
             if settled {
                 // A newer list, by difference, closes it; what changed since that list is told again.
                 let row = reload(engine, row)?;
-                summary.add(&baseline::bring(engine, &row, found, false).await?);
+                let (part, edition) = baseline::bring(engine, &row, found, false).await?;
+                summary.add(&part);
                 let row = reload(engine, row)?;
                 if let Outcome::Applied(part) | Outcome::Gap(part) =
-                    changes::bring(engine, &row, found, Look::Afresh).await?
+                    changes::bring(engine, &row, found, Look::Afresh, edition).await?
                 {
                     summary.add(&part);
                 }
@@ -168,30 +174,6 @@ async fn one(
         }
     }
     Ok(Some(summary))
-}
-
-/// Whether changes that cannot be read any more were followed beyond what the lists tell of: what came after is
-/// in neither. A list that is newer makes up for them.
-async fn is_behind(engine: &Engine, row: SetRow) -> Result<bool, SyncError> {
-    let set = reload(engine, row)?;
-    let feeds = engine.readers.ask(|reader| reader.feeds(set.id))?.into_iter().filter(|feed| feed.failure.is_some());
-    let (lost, made_up): (Vec<Feed>, Vec<Feed>) = feeds.partition(|feed| feed.is_beyond(set.at));
-    if !made_up.is_empty() {
-        let whole: Vec<Feed> = made_up.into_iter().map(|feed| Feed { failure: None, ..feed }).collect();
-        let put = move |transaction: &mut Transaction<'_>| {
-            whole.iter().try_for_each(|feed| transaction.put_feed(set.id, feed))
-        };
-        engine.ledger.write(put).await?;
-    }
-    for feed in &lost {
-        engine.status().error(&format!(
-            "{}, which was followed up to {}, cannot be read any more, and the lists are older: what changed since is \
-             not known until one of them is there anew",
-            feed.root,
-            feed.cursor.map(|cursor| cursor.to_string()).unwrap_or_default()
-        ));
-    }
-    Ok(!lost.is_empty())
 }
 
 fn offers_changes(found: &FoundSet) -> bool {
@@ -219,8 +201,10 @@ async fn remembered(engine: &Arc<Engine>, trigger: &Trigger) -> Result<Option<Ve
     for row in sets {
         let offers = engine.readers.ask(|reader| reader.offers(row.id))?;
         let set = as_found(&row, &offers);
+        let whole = engine.readers.ask(|reader| reader.feeds(row.id))?.iter().all(|feed| feed.failure.is_none());
         // Where lists have to be read, they may be elsewhere by now; a timer need not look each time.
         let simple = row.state == SetState::Complete
+            && whole
             && (offers_changes(&set) || matches!(trigger, Trigger::Poll | Trigger::Notified(_)));
         if offers.is_empty() || !simple {
             return Ok(None);
