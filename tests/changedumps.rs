@@ -107,6 +107,51 @@ fn the_cheaper_of_list_and_dump_is_taken_and_the_status_says_why() {
     }
 }
 
+/// The versions of a resource, the newest first: from when on, and until when.
+fn lives(mirror: &Mirror, path: &str) -> Vec<(String, Option<String>)> {
+    let told = support::output(&["log", &mirror.path(path).to_string_lossy(), "--json"]);
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    let text = |moment: &serde_json::Value| moment.as_str().map(str::to_owned);
+    let versions = told.as_array().unwrap().iter();
+    versions.map(|one| (text(&one["begin"]).unwrap(), text(&one["until"]))).collect()
+}
+
+#[test]
+fn what_a_package_leaves_out_is_told_by_the_list_deletions_too() {
+    let mut source = many(20, &["changelist", "changedump"]);
+    ["/x", "/y"].iter().for_each(|path| source.put(path, b"first"));
+    source.list(0);
+    let mirror = Mirror::mount(&source.url("/"), "poll=0,seed=dump");
+    // The package has what became of it all in the end, the list has each step.
+    let mut changes = update_all(&mut source, 20, 300);
+    source.put("/x", b"third");
+    source.remove("/y");
+    changes.push(packed(&source, "updated", "/x", 18, b"third", "/x"));
+    changes.push(packed(&source, "deleted", "/y", 18, b"", ""));
+    let body = package(0, 20, &changes);
+    dump(&source, "/changedump.xml", None, &[("/p.zip", 0, 20, body.len())]);
+    source.server.file("/p.zip", body);
+    let each = |path: &str| {
+        let url = source.url(path);
+        told(&url, "deleted", 11, b"") + &told(&url, "created", 14, b"second")
+    };
+    let entries: String = changes.iter().take(20).map(|one| one.entry.replace("path=", "x=")).collect();
+    let last = told(&source.url("/x"), "updated", 18, b"third") + &told(&source.url("/y"), "deleted", 18, b"");
+    source.changes(&(entries + &each("/x") + &each("/y") + &last));
+    mirror.refreshed();
+    assert_eq!(mirror.status()["sets"][0]["changes"]["from"], "changedump");
+    agrees(&mirror, &source);
+    let between = |begin, until: Option<u64>| (at(begin), until.map(at));
+    assert_eq!(lives(&mirror, "x"), [between(18, None), between(14, Some(18)), between(0, Some(11))]);
+    assert_eq!(lives(&mirror, "y"), [between(14, Some(18)), between(0, Some(11))]);
+    // It is told again, and nothing comes of it.
+    source.server.remove("/changedump.xml");
+    mirror.refreshed();
+    assert_eq!(lives(&mirror, "x").len() + lives(&mirror, "y").len(), 5);
+    let audit = support::run(&["audit", "--content", &mirror.directory.to_string_lossy()]);
+    assert!(audit.status.success(), "{}", support::text(&audit));
+}
+
 #[test]
 fn seed_list_leaves_change_dumps_alone_and_seed_dump_takes_them_for_a_single_change() {
     for (seed, expected) in [("list", "changelist"), ("dump", "changedump")] {

@@ -179,7 +179,10 @@ impl Transaction<'_> {
         };
         if how.kind() == Change::Deleted {
             return match (found, current) {
-                (Some(_), Some(_)) if overtaken => Ok((Changed::Past, None)),
+                (Some((names, _)), _) if overtaken => {
+                    self.delete_past(names, moment, how, fresh)?;
+                    Ok((Changed::Past, None))
+                }
                 (Some((_, Some((name, _)))), Some(current)) => {
                     let (parent, own): (i64, String) = self
                         .connection()
@@ -357,6 +360,37 @@ impl Transaction<'_> {
             })?)
     }
 
+    /// A deletion that is told when what came after it is known.
+    fn delete_past(&mut self, names: Names, moment: i64, how: How, fresh: i64) -> Result<()> {
+        if !how.is_exact() {
+            return Ok(());
+        }
+        // Of what began within the same second, that was told before it which came in this same reading.
+        let gone: Option<(i64, bool)> = self
+            .connection()
+            .prepare_cached(
+                "SELECT id, gone IS NOT NULL FROM version WHERE name IN (?1, ?2) AND until IS NOT NULL AND until > ?3
+                 AND (begin < ?3 OR begin = ?3 AND id >= ?4) AND COALESCE(change, 0) < 16
+                 ORDER BY begin DESC, id DESC LIMIT 1",
+            )?
+            .query_row(params![names.own, names.in_directory, moment, fresh], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        match gone {
+            Some((version, false)) => {
+                self.connection()
+                    .prepare_cached("UPDATE version SET until = ?2, gone = ?3, went = ?4, ended = ?5 WHERE id = ?1")?
+                    .execute(params![version, moment, how.number(), self.sync, self.now])?;
+                self.lived(names.own, moment, moment)?;
+            }
+            // It went once more later: between the two it was here again, and what it was then is told next.
+            Some((version, true)) => {
+                self.went_before.insert(version, moment);
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
     /// A version that was superseded before it was known: until the next one began, or the resource went.
     fn insert_past(&mut self, names: Names, record: &Record, how: How) -> Result<i64> {
         let until: Option<i64> = self
@@ -391,9 +425,18 @@ impl Transaction<'_> {
             self.connection()
                 .prepare_cached("UPDATE version SET gone = ?2, went = ?3 WHERE id = ?1")?
                 .execute(params![version, gone, went])?;
-            self.connection()
-                .prepare_cached("UPDATE version SET gone = NULL, went = NULL, until = ?2 WHERE id = ?1")?
-                .execute([before, record.begin.nanos()])?;
+            let went_before = self.went_before.remove(&before).filter(|moment| *moment <= record.begin.nanos());
+            match went_before {
+                Some(moment) => self
+                    .connection()
+                    .prepare_cached("UPDATE version SET until = ?2 WHERE id = ?1")?
+                    .execute([before, moment])?,
+                None => self
+                    .connection()
+                    .prepare_cached("UPDATE version SET gone = NULL, went = NULL, until = ?2 WHERE id = ?1")?
+                    .execute([before, record.begin.nanos()])?,
+            };
+            self.tree.changes.from(went_before.unwrap_or(record.begin.nanos()));
         }
         // The version before it ended when this one began.
         self.connection()

@@ -73,6 +73,8 @@ pub struct Transaction<'w> {
     manifests: Option<HashSet<i64>>,
     /// When the snapshot of the document being read began, where changes may be in the tree that are newer.
     snapshot: Option<Datetime>,
+    /// Versions that went earlier than is known, and when: that is kept when it is told what came between.
+    pub(super) went_before: HashMap<i64, i64>,
     /// The sync that this step is, where it is not the first of its set.
     pub(super) sync: Option<i64>,
     pub(super) recent: Recent,
@@ -151,6 +153,7 @@ impl<'w> Transaction<'w> {
             manifests: None,
             snapshot: None,
             sync: None,
+            went_before: HashMap::new(),
             recent: Recent::default(),
         }
     }
