@@ -40,8 +40,8 @@ const WORTH_A_LOOK: u64 = 16;
 /// What following the changes of a set came to.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// The Source offers no list of changes that can be read. These were followed, and are gone.
-    NoFeed(Vec<Feed>),
+    /// The Source offers no list of changes that can be read.
+    NoFeed,
     /// There is nothing new.
     Unchanged,
     /// Changes were applied.
@@ -60,20 +60,20 @@ struct Left {
     until: Option<Datetime>,
 }
 
-/// Brings a set in step with what its Source says has changed. Of its lists, `edition` was read just before.
+/// Brings a set in step with what its Source says has changed. The second part of the answer is what was followed, and is
+/// not there any more.
 pub(super) async fn bring(
     engine: &Arc<Engine>,
     set: &SetRow,
     found: &FoundSet,
     how: Look,
-    edition: Option<Edition>,
-) -> Result<Outcome, SyncError> {
+) -> Result<(Outcome, Vec<Feed>), SyncError> {
     let lists = found.urls(Capability::ChangeList);
     let dumps = found.urls(Capability::ChangeDump);
     let (capability, roots) =
         if lists.is_empty() { (Capability::ChangeDump, &dumps) } else { (Capability::ChangeList, &lists) };
     if roots.is_empty() {
-        return Ok(Outcome::NoFeed(Vec::new()));
+        return Ok((Outcome::NoFeed, Vec::new()));
     }
     engine.status().phase("reading changes");
     let known = engine.readers.ask(|reader| reader.feeds(set.id))?;
@@ -109,20 +109,11 @@ pub(super) async fn bring(
             Err(error) => errors.push(error),
         }
     }
-    if left.is_empty() && unchanged == 0 {
-        return match errors.into_iter().next() {
-            Some(error) => Err(error.into()),
-            None => Ok(Outcome::NoFeed(gone)),
-        };
-    }
-    let behind = without(engine, set, gone, edition).await?;
     if left.is_empty() {
         return match errors.into_iter().next() {
             Some(error) => Err(error.into()),
-            None if behind => {
-                Ok(Outcome::Applied(Summary { not_modified: unchanged, partial: true, ..Summary::default() }))
-            }
-            None => Ok(Outcome::Unchanged),
+            None if unchanged > 0 => Ok((Outcome::Unchanged, gone)),
+            None => Ok((Outcome::NoFeed, gone)),
         };
     }
     errors.iter().for_each(|error| engine.status().error(&error.to_string()));
@@ -139,13 +130,13 @@ pub(super) async fn bring(
     engine.status().phase("applying");
     let (mapper, status, store) = (Arc::clone(&engine.mapper), Arc::clone(engine.status()), Arc::clone(&engine.store));
     let own = set.clone();
-    let partial = !errors.is_empty() || behind;
+    let partial = !errors.is_empty();
     let roots = roots.clone();
     let Applied { mut summary, fresh, gap } =
         engine.ledger.step(move |writer| apply(writer, &mapper, &status, &store, &own, plan, &roots)).await?;
     summary.partial |= partial;
     fresh.into_iter().for_each(|fresh| engine.look_at(fresh));
-    Ok(if gap { Outcome::Gap(summary) } else { Outcome::Applied(summary) })
+    Ok((if gap { Outcome::Gap(summary) } else { Outcome::Applied(summary) }, gone))
 }
 
 /// Goes on without changes that were followed and are gone. Lists that are newer make up for them, and they are forgotten;

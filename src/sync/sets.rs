@@ -1,8 +1,8 @@
 //! A sync: which sets there are, what each offers, and what each needs now.
 //!
 //! What a Source offers is remembered and looked at once a day, so that a set whose changes are followed costs
-//! one request where nothing has changed. A set without a list of changes, out of step with its lists, or of whose changes
-//! something is missing, has its lists read.
+//! one request where nothing has changed. A set without a list of changes, out of step with its lists, or whose
+//! list of changes is gone, has its lists read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,8 +118,7 @@ async fn one(
     let settled = offers_changes && !lists && row.state == SetState::Complete && !known.is_empty();
     let mut summary = Summary::default();
     let mut edition = None;
-    // Where something of the changes is missing, lists may have it by now.
-    if !settled || known.iter().any(|feed| feed.failure.is_some()) {
+    if !settled {
         match baseline::bring(engine, &row, found, accept_deletions).await {
             Ok((part, new)) => (summary, edition) = (part, new),
             // Lists that cannot be read are no reason to miss what is told besides.
@@ -135,44 +134,50 @@ async fn one(
         summary.partial |= changes::without(engine, &row, known, edition).await?;
         return Ok(Some(summary));
     }
-    let look = match (settled && !summary.changed(), wide) {
+    let look = match (settled, wide) {
         (false, _) => Look::Afresh,
         (true, true) => Look::Wide,
         (true, false) => Look::Poll,
     };
-    match changes::bring(engine, &row, found, look, edition).await {
-        Ok(Outcome::Unchanged) => summary.not_modified += 1,
-        Ok(Outcome::Applied(part)) => summary.add(&part),
-        Ok(Outcome::NoFeed(_)) if settled && remembered => return Ok(None),
-        Ok(Outcome::NoFeed(gone)) => {
-            if settled && edition.is_none() {
-                let part;
-                (part, edition) = baseline::bring(engine, &row, found, false).await?;
-                summary.add(&part);
-            }
-            summary.partial |= changes::without(engine, &reload(engine, row)?, gone, edition).await?;
-        }
-        Ok(Outcome::Gap(part)) => {
-            summary.add(&part);
-            if settled {
-                // A newer list, by difference, closes it; what changed since that list is told again.
-                let row = reload(engine, row)?;
-                let (part, edition) = baseline::bring(engine, &row, found, false).await?;
-                summary.add(&part);
-                let row = reload(engine, row)?;
-                if let Outcome::Applied(part) | Outcome::Gap(part) =
-                    changes::bring(engine, &row, found, Look::Afresh, edition).await?
-                {
-                    summary.add(&part);
-                }
-            }
-        }
+    let (outcome, mut gone) = match changes::bring(engine, &row, found, look).await {
+        Ok(found) => found,
         Err(error) if settled => return Err(error),
         Err(error) => {
             engine.status().error(&format!("{error}; the tree is as its lists have it"));
             summary.partial = true;
+            return Ok(Some(summary));
+        }
+    };
+    let mut wants_lists = false;
+    match outcome {
+        Outcome::Unchanged => summary.not_modified += 1,
+        Outcome::Applied(part) => summary.add(&part),
+        Outcome::NoFeed if settled && remembered => return Ok(None),
+        Outcome::NoFeed => wants_lists = true,
+        Outcome::Gap(part) => {
+            summary.add(&part);
+            if settled {
+                // A newer list, by difference, closes it; what changed since that list is told again.
+                let (part, new) = baseline::bring(engine, &reload(engine, row.clone())?, found, false).await?;
+                summary.add(&part);
+                edition = new;
+                let (outcome, still) =
+                    changes::bring(engine, &reload(engine, row.clone())?, found, Look::Afresh).await?;
+                if let Outcome::Applied(part) | Outcome::Gap(part) = outcome {
+                    summary.add(&part);
+                }
+                gone = still;
+            }
         }
     }
+    // What is gone for one look may be there with the next, and tell each version; lists tell the newest alone.
+    wants_lists |= gone.iter().any(|feed| feed.failure.is_some());
+    if wants_lists && settled && edition.is_none() {
+        let (part, new) = baseline::bring(engine, &reload(engine, row.clone())?, found, false).await?;
+        summary.add(&part);
+        edition = new;
+    }
+    summary.partial |= changes::without(engine, &reload(engine, row)?, gone, edition).await?;
     Ok(Some(summary))
 }
 
@@ -201,10 +206,8 @@ async fn remembered(engine: &Arc<Engine>, trigger: &Trigger) -> Result<Option<Ve
     for row in sets {
         let offers = engine.readers.ask(|reader| reader.offers(row.id))?;
         let set = as_found(&row, &offers);
-        let whole = engine.readers.ask(|reader| reader.feeds(row.id))?.iter().all(|feed| feed.failure.is_none());
         // Where lists have to be read, they may be elsewhere by now; a timer need not look each time.
         let simple = row.state == SetState::Complete
-            && whole
             && (offers_changes(&set) || matches!(trigger, Trigger::Poll | Trigger::Notified(_)));
         if offers.is_empty() || !simple {
             return Ok(None);
