@@ -99,7 +99,7 @@ fn damaged_content_is_found_by_hashing_it_again_and_fetched_anew() {
     let mirror = Mirror::mount(&server.url("/"), "poll=0");
     assert_eq!(mirror.read("r/single").unwrap(), single);
     mirror.wait("all members verified", |status| status["packages"]["verified"] == 2);
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    mirror.wait("what was read is noted", |status| status["cached"]["resources"] == 3);
     let found = json(&mirror, &["--content"]);
     assert_eq!((&found["in_sync"], &found["checked_files"]), (&true.into(), &3.into()), "{found:#}");
     // A bit flips in a package, and one in an object.
@@ -203,7 +203,7 @@ fn content_that_a_crash_left_and_that_is_nobody_s_goes() {
     let source = Source::start(&[("/a", "a")], &[]);
     let mirror = Mirror::mount(&source.url("/"), "poll=0");
     assert_eq!(mirror.read("a").unwrap(), b"a");
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    mirror.wait("what was read is noted", |status| status["cached"]["resources"] == 1);
     mirror.kill();
     let own = support::sha256(b"a");
     let own = mirror.cache.join("objects").join(&own[..2]).join(&own[2..]);

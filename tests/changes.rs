@@ -48,8 +48,7 @@ fn a_poll_of_an_unchanged_source_is_one_request_and_no_write() {
     source.changes(&entries);
     let mirror = mounted(&source);
     let before = source.server.requests().len();
-    // What was read has been noted by then.
-    std::thread::sleep(Duration::from_millis(300));
+    mirror.wait("what was read is noted", |status| status["cached"]["resources"] == 1);
     let connection = mirror.catalog();
     let version = |connection: &rusqlite::Connection| -> i64 {
         connection.query_row("PRAGMA data_version", [], |row| row.get(0)).unwrap()

@@ -38,6 +38,8 @@ fn topic(telling: &Telling, links: &str) -> String {
 
 /// What is pushed arrives.
 fn delivers(hub: &Hub, topic: &str, telling: &mut Telling, mirror: &Mirror) {
+    // It keeps a subscription after it has verified it.
+    hub.wait_for_subscriptions(1);
     let told = telling.tells();
     hub.push(topic, told.as_bytes());
     settles(mirror, &telling.source);
@@ -64,6 +66,7 @@ fn framework_notifications_come_by_hub_too() {
     telling.offers(&channel(&url, "framework-notification", &[&hub.url()]));
     let mirror = mount(&telling, &listening());
     live(&mirror);
+    hub.wait_for_subscriptions(1);
     telling.source.put("/data/unsaid.txt", b"unsaid");
     telling.source.list(telling.second + 10);
     let list =
@@ -400,6 +403,7 @@ fn nobody_is_shown_a_path_or_a_secret() {
     let mirror = mount(&telling, &listening());
     live(&mirror);
     delivers(&hub, &url, &mut telling, &mirror);
+    mirror.wait("the notification", |status| status["channels"][0]["received"] == 1);
     let known = hub.subscriptions()[0].clone();
     let token = known.callback.rsplit('/').next().unwrap().to_owned();
     let secret = known.secret.unwrap();
@@ -489,7 +493,7 @@ fn polls_become_rarer_while_a_channel_is_live_and_find_what_it_does_not_tell() {
     };
     let (often, _) = counts("poll=1,notify=off");
     let (rarely, mirror) = counts("poll=1");
-    assert!(often >= 7 && rarely <= 3, "{often} polls without a channel, {rarely} with it");
+    assert!(often >= 5 && rarely <= 3, "{often} polls without a channel, {rarely} with it");
     // Nobody says anything of this one.
     telling.happens();
     settles(&mirror, &telling.source);

@@ -364,7 +364,7 @@ fn a_size_is_had_within_the_timeout_or_not_at_all() {
     let mirror = Mirror::mount(&server.url("/"), "timeout=2");
     let began = Instant::now();
     assert_eq!(std::fs::metadata(mirror.path("hop0")).unwrap_err().raw_os_error(), Some(5));
-    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
 }
 
 #[test]
@@ -649,10 +649,13 @@ fn polling_goes_on_while_content_is_fetched_ahead() {
         entries.push_str(&entry_of(&server.url(&path), &bytes(number, 100_000)));
     }
     server.source(AT, &entries);
-    let mirror = Mirror::mount(&server.url("/"), "content=all,rate=100K,poll=1");
+    let mirror = Mirror::mount(&server.url("/"), "content=all,rate=50K,poll=1");
     let before = server.count("/resourcelist.xml");
-    std::thread::sleep(Duration::from_secs(5));
-    assert!(server.count("/resourcelist.xml") > before + 1);
+    let began = Instant::now();
+    while server.count("/resourcelist.xml") <= before + 1 {
+        assert!(began.elapsed() < Duration::from_secs(40), "nobody polls");
+        std::thread::sleep(Duration::from_millis(100));
+    }
     assert!(mirror.status()["cached"]["resources"].as_u64().unwrap() < 40);
 }
 

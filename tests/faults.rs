@@ -13,8 +13,8 @@ use support::{Mirror, bytes, entry, entry_of, run, shell, text};
 
 const AT: &str = "2026-01-02T03:04:05Z";
 /// `timeout=` in these tests, and what more a loaded machine may take.
-const TIMEOUT: Duration = Duration::from_secs(2);
-const SLACK: Duration = Duration::from_millis(1500);
+const TIMEOUT: Duration = Duration::from_secs(6);
+const SLACK: Duration = Duration::from_secs(8);
 
 /// One fault: where, what the server does, and a part of the error that the status shows.
 struct Fault {
@@ -92,7 +92,7 @@ fn each_fault_has_its_own_error_and_the_rest_goes_on() {
         entries.push_str(&entry_of(&server.url(&path), &bytes(100 + number, 2000)));
     }
     server.source(AT, &entries);
-    let mirror = Mirror::mount(&server.url("/"), "timeout=2");
+    let mirror = Mirror::mount(&server.url("/"), &format!("timeout={}", TIMEOUT.as_secs()));
     for (number, fault) in FAULTS.iter().enumerate() {
         let began = Instant::now();
         let path = mirror.path(&fault.path[1..]);
@@ -112,13 +112,18 @@ fn each_fault_has_its_own_error_and_the_rest_goes_on() {
         ));
         let beside = began.elapsed();
         let (result, content) = reader.join().unwrap();
-        assert!(beside < Duration::from_secs(1), "{}: others waited {beside:?}", fault.path);
+        assert!(beside < TIMEOUT / 2, "{}: others waited {beside:?}", fault.path);
         let error = result.expect_err(fault.path);
         assert_eq!(error.raw_os_error(), Some(5), "{}: {error}", fault.path);
         assert!(content.is_empty(), "{}: {} bytes were read", fault.path, content.len());
         assert!(began.elapsed() < TIMEOUT + SLACK, "{} took {:?}", fault.path, began.elapsed());
-        let errors = mirror.errors();
-        assert!(errors.contains(fault.error), "{}: {:?} is not in {errors}", fault.path, fault.error);
+        // Whoever reads may have waited to the end before whoever asks the Source did.
+        let told = Instant::now();
+        while !mirror.errors().contains(fault.error) {
+            let late = told.elapsed() > SLACK;
+            assert!(!late, "{}: {:?} is not in {}", fault.path, fault.error, mirror.errors());
+            std::thread::sleep(Duration::from_millis(50));
+        }
         println!("{:<14} {:>5} ms  {}", fault.path, began.elapsed().as_millis(), fault.error);
     }
 }

@@ -15,7 +15,7 @@ use support::{Mirror, text};
 /// As the mount is told.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// How much later than that an answer may be, on a busy machine.
-const SLACK: Duration = Duration::from_millis(1500);
+const SLACK: Duration = Duration::from_secs(8);
 
 /// Runs a command to its end; returns how long that took, and whether it succeeded.
 fn timed(command: &str) -> (Duration, bool, String) {
@@ -65,7 +65,7 @@ fn every_question_has_an_answer_in_time_when_the_source_says_nothing() {
     let began = Instant::now();
     reader.kill().unwrap();
     assert!(!reader.wait().unwrap().success());
-    assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_millis(1200), "{:?}", began.elapsed());
     // A refresh ends, and so does the mount, while somebody waits.
     let began = Instant::now();
     assert!(!mirror.refresh().status.success());

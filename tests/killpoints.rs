@@ -34,7 +34,7 @@ impl Killer {
             .unwrap_or_default()
             .contains(&format!("TracerPid:\t{}", killer.0.id()))
         {
-            assert!(began.elapsed() < Duration::from_secs(10), "strace does not attach");
+            assert!(began.elapsed() < Duration::from_secs(60), "strace does not attach");
             std::thread::sleep(Duration::from_millis(2));
         }
         killer
@@ -57,11 +57,11 @@ impl Drop for Killer {
     }
 }
 
-/// The steps to be looked at: all from the first on, or every so-manieth.
-fn stride(seed: u64) -> (u64, u64) {
+/// The step after this one that is to be looked at: the next, or one of the next few.
+fn after(step: u64, seed: u64) -> u64 {
     match std::env::var("KILL_POINTS").is_ok_and(|points| points == "all") {
-        true => (1, 1),
-        false => (1 + seed % 7, 7),
+        true => step + 1,
+        false => step + 4 + scramble(seed ^ step) % 7,
     }
 }
 
@@ -90,8 +90,7 @@ fn at_each_step(options: &str, capabilities: &[&str], style: Style, work: impl F
     let mut history = History::styled(folder.path().to_owned(), server.url(""), seed, 30, style);
     history.publish(capabilities);
     let mirror = Mirror::mount(&server.url("/"), &format!("poll=0,timeout=5,{options}"));
-    let (mut step, by) = stride(seed);
-    let mut kills = 0;
+    let (mut step, mut kills) = (1, 0);
     loop {
         let told = format!("SEED={seed}, {options}, step {step}");
         history.changes(8);
@@ -105,6 +104,8 @@ fn at_each_step(options: &str, capabilities: &[&str], style: Style, work: impl F
         let killer = Killer::at(mirror.daemon().expect("a daemon"), step);
         work(&mut history, &mirror, step);
         drop(killer);
+        // One that was killed just now is still there.
+        std::thread::sleep(Duration::from_millis(200));
         if mirror.daemon().is_some() {
             is_in_step(&mirror, &history, &told);
             println!("{options}: {kills} kills, the last at step {step}");
@@ -116,7 +117,7 @@ fn at_each_step(options: &str, capabilities: &[&str], style: Style, work: impl F
         sound(&mirror, &told);
         is_in_step(&mirror, &history, &told);
         sound(&mirror, &told);
-        step += by;
+        step = after(step, seed);
     }
 }
 

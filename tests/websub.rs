@@ -28,15 +28,17 @@ fn subscribed(source: &Source, hub: &Hub) -> Mirror {
     mirror
 }
 
-/// Waits until so many notifications are here, and nothing is left to be done with them.
+/// Waits until so many notifications are here, and nothing is left to be done with them. One that a hub sends again because our
+/// answer was slow is no other; pings are all alike.
 fn heard(mirror: &Mirror, count: u64) {
     mirror.wait("all notifications", |status| {
         let channel = &status["channels"][0];
-        channel["received"].as_u64().unwrap() + channel["repeated"].as_u64().unwrap() >= count
+        let alike = if channel["pings"] == 0 { 0 } else { channel["repeated"].as_u64().unwrap() };
+        channel["received"].as_u64().unwrap() + alike >= count
     });
     let began = Instant::now();
     while mirror.count("SELECT count(*) FROM delivery WHERE NOT done") > 0 {
-        assert!(began.elapsed() < Duration::from_secs(60), "deliveries are left");
+        assert!(began.elapsed() < Duration::from_secs(180), "deliveries are left");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -90,6 +92,7 @@ fn a_thousand_thin_pings_bring_the_tree_in_step() {
         hub.ping(&topic);
     }
     heard(&mirror, 1000);
+    settles(&mirror, &telling.source);
     agrees(&mirror, &telling.source);
     has_all_versions(&mirror, &telling);
     let asked = telling.source.server.count("/changelist.xml");
@@ -208,7 +211,7 @@ fn every_algorithm_of_signatures_is_understood() {
 
 #[test]
 fn a_lease_of_seconds_is_renewed_and_nothing_is_missed_for_a_minute() {
-    let hub = Hub::start(&HubOptions::with_lease(8));
+    let hub = Hub::start(&HubOptions::with_lease(20));
     let mut telling = Telling::start(seed(), 20, false);
     let topic = telling.topic(&hub.url());
     let mirror = subscribed(&telling.source, &hub);
@@ -230,7 +233,7 @@ fn a_lease_of_seconds_is_renewed_and_nothing_is_missed_for_a_minute() {
 
 #[test]
 fn a_hub_that_was_away_a_source_that_was_and_a_mount_that_was_killed_are_caught_up() {
-    let mut hub = Hub::start(&HubOptions::with_lease(4));
+    let mut hub = Hub::start(&HubOptions::with_lease(10));
     let mut telling = Telling::start(seed(), 20, true);
     let topic = telling.topic(&hub.url());
     let mirror = mounted(&telling.source, ",timeout=3");
@@ -243,7 +246,7 @@ fn a_hub_that_was_away_a_source_that_was_and_a_mount_that_was_killed_are_caught_
     // The hub: what happens meanwhile nobody delivers.
     hub.stop();
     let began = Instant::now();
-    while began.elapsed() < Duration::from_secs(10) {
+    while began.elapsed() < Duration::from_secs(15) {
         telling.happens();
         std::thread::sleep(Duration::from_millis(200));
     }

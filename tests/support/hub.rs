@@ -107,7 +107,7 @@ impl Hub {
         // The port was free for all meanwhile: a connection from it ends sometime.
         let began = Instant::now();
         while !self.launch() {
-            assert!(began.elapsed() < Duration::from_secs(30), "the hub does not start again: {}", self.log());
+            assert!(began.elapsed() < Duration::from_secs(120), "the hub does not start again: {}", self.log());
         }
     }
 
@@ -133,7 +133,7 @@ impl Hub {
             if found.len() == count {
                 return found;
             }
-            assert!(began.elapsed() < Duration::from_secs(30), "{count} subscriptions do not come: {found:?}");
+            assert!(began.elapsed() < Duration::from_secs(120), "{count} subscriptions do not come: {found:?}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }

@@ -208,7 +208,7 @@ impl Mirror {
         loop {
             let output = Command::new("umount").arg(&self.directory).output().expect("umount");
             // What another thread is about to start has, until then, all files open that this process has.
-            let busy = text(&output).contains("busy") && began.elapsed() < Duration::from_secs(2);
+            let busy = text(&output).contains("busy") && began.elapsed() < Duration::from_secs(20);
             assert!(output.status.success() || busy, "umount: {}", text(&output));
             if output.status.success() {
                 break;
@@ -221,7 +221,7 @@ impl Mirror {
     pub fn wait_for_end(&self) {
         let began = Instant::now();
         while self.daemon().is_some() {
-            assert!(began.elapsed() < Duration::from_secs(20), "the daemon does not end");
+            assert!(began.elapsed() < Duration::from_secs(120), "the daemon does not end");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -273,7 +273,7 @@ impl Mirror {
             if said(&status) {
                 return status;
             }
-            assert!(began.elapsed() < Duration::from_secs(60), "{what} does not come: {status:#}");
+            assert!(began.elapsed() < Duration::from_secs(300), "{what} does not come: {status:#}");
             std::thread::sleep(Duration::from_millis(30));
         }
     }

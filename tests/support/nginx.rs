@@ -88,7 +88,7 @@ impl Nginx {
         self.process = Some(process);
         let began = Instant::now();
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            assert!(began.elapsed() < Duration::from_secs(10), "nginx does not answer");
+            assert!(began.elapsed() < Duration::from_secs(60), "nginx does not answer");
             std::thread::sleep(Duration::from_millis(20));
         }
     }

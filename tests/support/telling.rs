@@ -178,8 +178,17 @@ impl Telling {
     }
 }
 
-/// The mirror has these versions of each resource, each once, in this order.
+/// The mirror has these versions of each resource, each once, in this order; or has them soon, when it has looked at the list
+/// that tells of those that were superseded before they came.
 pub fn has_all_versions(mirror: &Mirror, telling: &Telling) {
+    let began = std::time::Instant::now();
+    while let Some(difference) = differs(mirror, telling) {
+        assert!(began.elapsed() < std::time::Duration::from_secs(100), "{difference}");
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
+}
+
+fn differs(mirror: &Mirror, telling: &Telling) -> Option<String> {
     let catalog = mirror.catalog();
     let mut question = catalog
         .prepare("SELECT n.name, v.hashes FROM version v JOIN name n ON n.id = v.name ORDER BY v.begin, v.id")
@@ -190,15 +199,18 @@ pub fn has_all_versions(mirror: &Mirror, telling: &Telling) {
         let (name, hashes) = row.expect("a row");
         found.entry(format!("/data/{name}")).or_default().push(hashes);
     }
-    assert_eq!(found.keys().collect::<Vec<_>>(), telling.versions.keys().collect::<Vec<_>>());
-    for (path, expected) in &telling.versions {
+    if !found.keys().eq(telling.versions.keys()) {
+        return Some(format!("{:?} are known, of {:?}", found.keys(), telling.versions.keys()));
+    }
+    telling.versions.iter().find_map(|(path, expected)| {
         let has: Vec<bool> = found[path]
             .iter()
             .zip(expected)
             .map(|(hashes, digest)| hashes.windows(32).any(|window| super::hex(window) == *digest))
             .collect();
-        assert_eq!((found[path].len(), has), (expected.len(), vec![true; expected.len()]), "{path}: its versions");
-    }
+        let all = found[path].len() == expected.len() && has.iter().all(|has| *has);
+        (!all).then(|| format!("{path}: it has {} versions of {}: {has:?}", found[path].len(), expected.len()))
+    })
 }
 
 /// The state of the mount's only channel.
@@ -229,7 +241,7 @@ pub fn settles(mirror: &Mirror, source: &Source) {
                 .all(|(path, bytes)| mirror.read(path.trim_start_matches('/')).is_ok_and(|read| read == *bytes))
     };
     while !same() {
-        if began.elapsed() > std::time::Duration::from_secs(60) {
+        if began.elapsed() > std::time::Duration::from_secs(180) {
             super::changes::agrees(mirror, source);
         }
         std::thread::sleep(std::time::Duration::from_millis(50));
