@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const MISSED: Duration = Duration::from_secs(20);
 
 /// From so many bytes on, `verify=stream` serves what is not verified yet.
-const STREAMED: usize = 8 << 20;
+const STREAMED: u64 = 8 << 20;
 
 /// After so many steps another Source is played.
 const EPISODE: u64 = 80;
@@ -336,7 +336,7 @@ impl Model {
                 self.fetched.insert((path.clone(), digest));
                 read.push(Some(bytes));
             } else {
-                let excused = self.is_unverified(&file, bytes.len());
+                let excused = self.is_unverified(&file);
                 assert!(excused, "{}: {path} was never that, {} bytes", self.name, bytes.len());
                 self.tally.unverified += 1;
                 read.push(None);
@@ -346,10 +346,11 @@ impl Model {
     }
 
     /// Whether a file is served in ranges before the whole is verified, and says so.
-    fn is_unverified(&self, file: &File, length: usize) -> bool {
+    fn is_unverified(&self, file: &File) -> bool {
         let mut verified = [0; 8];
         let said = rustix::fs::fgetxattr(file, "user.resourcesync.verified", &mut verified).unwrap_or(0);
-        self.kind.options.contains("verify=stream") && length >= STREAMED && &verified[..said] != b"yes"
+        let large = file.metadata().is_ok_and(|file| file.len() >= STREAMED);
+        self.kind.options.contains("verify=stream") && large && &verified[..said] != b"yes"
     }
 
     /// Who holds a file open goes on with what it was.
@@ -361,7 +362,7 @@ impl Model {
             let mut piece = vec![0; (bytes.len() - at).min(500)];
             let began = Instant::now();
             // What was not fetched yet, the Source may not have any more.
-            let unverified = self.is_unverified(file, bytes.len());
+            let unverified = self.is_unverified(file);
             if file.read_exact_at(&mut piece, at as u64).is_ok() && piece != bytes[at..at + piece.len()] {
                 assert!(unverified, "{}: {path} at {at} is another", self.name);
                 self.tally.unverified += 1;
@@ -729,9 +730,7 @@ impl Model {
             // What was superseded before anybody read it may be nowhere any more, but in an archive.
             let kept = self.kind.style.mementos && most > 3;
             let had = kept || self.fetched.contains(&(path.clone(), wanted[path].clone()));
-            let length =
-                self.history.told.iter().find(|one| one.digest == wanted[path]).map_or(0, |one| one.bytes.len());
-            let unverified = File::open(file).is_ok_and(|file| self.is_unverified(&file, length));
+            let unverified = File::open(file).is_ok_and(|file| self.is_unverified(&file));
             match fs::read(file) {
                 Ok(bytes) => assert!(sha256(&bytes) == wanted[path] || unverified, "{}: {path} is another", told()),
                 Err(error) if had => panic!("{}: {path} is lost: {error}: {}", told(), self.mirror.errors()),
