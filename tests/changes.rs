@@ -1008,6 +1008,9 @@ fn one_of_two_change_lists_that_is_gone_is_not_taken_for_no_change() {
     source.put("/b", b"b, once more");
     source.list(20);
     is_complete(&mirror, &source);
+    // So does the one after that.
+    source.put("/b", b"b, for the last time");
+    source.list(30);
     is_complete(&mirror, &source);
 }
 

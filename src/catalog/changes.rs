@@ -180,8 +180,8 @@ impl Transaction<'_> {
         if how.kind() == Change::Deleted {
             return match (found, current) {
                 (Some((names, _)), _) if overtaken => {
-                    self.delete_past(names, moment, how, fresh)?;
-                    Ok((Changed::Past, None))
+                    let ended = self.delete_past(names, moment, how, fresh)?;
+                    Ok((if ended { Changed::Past } else { Changed::Absent }, None))
                 }
                 (Some((_, Some((name, _)))), Some(current)) => {
                     let (parent, own): (i64, String) = self
@@ -360,10 +360,10 @@ impl Transaction<'_> {
             })?)
     }
 
-    /// A deletion that is told when what came after it is known.
-    fn delete_past(&mut self, names: Names, moment: i64, how: How, fresh: i64) -> Result<()> {
+    /// A deletion that is told when what came after it is known; false if nothing was in force then.
+    fn delete_past(&mut self, names: Names, moment: i64, how: How, fresh: i64) -> Result<bool> {
         if !how.is_exact() {
-            return Ok(());
+            return Ok(false);
         }
         // Of what began within the same second, that was told before it which came in this same reading.
         let gone: Option<(i64, bool)> = self
@@ -386,9 +386,15 @@ impl Transaction<'_> {
             Some((version, true)) => {
                 self.went_before.insert(version, moment);
             }
-            None => {}
+            None => return Ok(false),
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// Whether it was told that something went, and not yet that it came back, which it did.
+    #[must_use]
+    pub fn awaits_return(&self) -> bool {
+        !self.went_before.is_empty()
     }
 
     /// A version that was superseded before it was known: until the next one began, or the resource went.

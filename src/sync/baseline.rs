@@ -78,7 +78,7 @@ pub(super) async fn bring(
     let own = set.clone();
     let followed = engine.readers.ask(|reader| {
         let notified = reader.channels()?.iter().any(|channel| channel.rset == set.id);
-        Ok(notified || !reader.feeds(set.id)?.is_empty())
+        Ok(notified || set.follows.is_some() || !reader.feeds(set.id)?.is_empty())
     })?;
     let recent = if beside.is_some() { Recent::wanted() } else { Recent::default() };
     let budget = Budget::new(&engine.config.bounds);

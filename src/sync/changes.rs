@@ -60,35 +60,45 @@ struct Left {
     until: Option<Datetime>,
 }
 
-/// Brings a set in step with what its Source says has changed. The second part of the answer is what was followed, and is
-/// not there any more.
+/// What the Source offers to tell, and does not.
+#[derive(Debug, Default)]
+pub(super) struct Gone {
+    /// What was followed.
+    pub(super) feeds: Vec<Feed>,
+    /// Whether there is one that was not followed, or is not missed any more: lists alone tell what it would.
+    pub(super) unknown: bool,
+}
+
+/// Brings a set in step with what its Source says has changed.
 pub(super) async fn bring(
     engine: &Arc<Engine>,
     set: &SetRow,
     found: &FoundSet,
     how: Look,
-) -> Result<(Outcome, Vec<Feed>), SyncError> {
+) -> Result<(Outcome, Gone), SyncError> {
     let lists = found.urls(Capability::ChangeList);
     let dumps = found.urls(Capability::ChangeDump);
     let (capability, roots) =
         if lists.is_empty() { (Capability::ChangeDump, &dumps) } else { (Capability::ChangeList, &lists) };
     if roots.is_empty() {
-        return Ok((Outcome::NoFeed, Vec::new()));
+        return Ok((Outcome::NoFeed, Gone::default()));
     }
     engine.status().phase("reading changes");
     let known = engine.readers.ask(|reader| reader.feeds(set.id))?;
     let covered = set.cursor.max(set.at);
     let gone_roots: Vec<&Feed> =
         known.iter().filter(|feed| feed.capability == capability && !roots.contains(&feed.root)).collect();
+    let moved = Some(&gone_roots).filter(|gone| gone.len() == 1 && roots.len() == 1).map(|gone| gone[0]);
+    // What is missed stays so when it is not offered any more.
+    let missed = gone_roots.iter().filter(|feed| feed.failure.is_some() && moved.is_none());
+    let mut gone = Gone { feeds: missed.map(|feed| (*feed).clone()).collect(), unknown: false };
+    let kept: Vec<String> = roots.iter().chain(gone.feeds.iter().map(|feed| &feed.root)).cloned().collect();
     let mut left = Vec::new();
     let budget = Budget::new(&engine.config.bounds);
-    let (mut errors, mut unchanged, mut gone) = (Vec::new(), 0, Vec::new());
+    let (mut errors, mut unchanged) = (Vec::new(), 0);
     for root in roots {
-        let before = known.iter().find(|feed| feed.root == *root).or(match gone_roots.as_slice() {
-            // One that has moved is followed from where it was left.
-            [moved] if roots.len() == 1 => Some(*moved),
-            _ => None,
-        });
+        // One that has moved is followed from where it was left.
+        let before = known.iter().find(|feed| feed.root == *root).or(moved);
         let mut feed = match before {
             Some(before) => Feed { root: root.clone(), ..before.clone() },
             None => Feed::new(root, capability),
@@ -103,8 +113,10 @@ pub(super) async fn bring(
             Ok(Followed::Changed(chain)) => left.push(survey(*chain, set.cursor, &budget).await?),
             Err(error) if feeds::is_gone(&error) => {
                 engine.status().warning(&format!("{error}; there are only the lists to tell what it would"));
-                // One that was never there tells nothing that is missed.
-                gone.extend(before.cloned());
+                match before {
+                    Some(before) => gone.feeds.push(before.clone()),
+                    None => gone.unknown = true,
+                }
             }
             Err(error) => errors.push(error),
         }
@@ -131,9 +143,8 @@ pub(super) async fn bring(
     let (mapper, status, store) = (Arc::clone(&engine.mapper), Arc::clone(engine.status()), Arc::clone(&engine.store));
     let own = set.clone();
     let partial = !errors.is_empty();
-    let roots = roots.clone();
     let Applied { mut summary, fresh, gap } =
-        engine.ledger.step(move |writer| apply(writer, &mapper, &status, &store, &own, plan, &roots)).await?;
+        engine.ledger.step(move |writer| apply(writer, &mapper, &status, &store, &own, plan, &kept)).await?;
     summary.partial |= partial;
     fresh.into_iter().for_each(|fresh| engine.look_at(fresh));
     Ok((if gap { Outcome::Gap(summary) } else { Outcome::Applied(summary) }, gone))
@@ -446,8 +457,9 @@ fn apply(
                 break;
             }
             let end = step.document(document, survey)?;
-            if end.broken.is_some() && !step.stale.is_empty() {
-                // Whether these have happened again, only what was not read tells: all of it is gone through once more.
+            if end.broken.is_some() && (!step.stale.is_empty() || step.transaction.awaits_return()) {
+                // Whether these have happened again, or what came after, only what was not read tells: all of it is gone
+                // through once more.
                 step.stale.clear();
                 feed.read.clone_from(&known);
             } else {

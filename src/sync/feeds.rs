@@ -231,13 +231,15 @@ impl Walk<'_> {
         if self.documents.is_empty() {
             return Err(error);
         }
-        let named = match self.up.take() {
-            Some(up) => self.named_by(up).await,
+        let up = self.up.take();
+        let named = match &up {
+            Some(up) => self.named_by(up.clone()).await,
             None => Vec::new(),
         };
         if named.is_empty() {
             self.failure = Some(error);
         } else {
+            self.feed.above = up;
             self.engine.status().warning(&format!("{error}; what follows is where the Capability List says"));
         }
         Ok(named.into_iter().find(|url| !self.visited.contains(url)))

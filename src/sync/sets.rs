@@ -171,13 +171,21 @@ async fn one(
         }
     }
     // What is gone for one look may be there with the next, and tell each version; lists tell the newest alone.
-    wants_lists |= gone.iter().any(|feed| feed.failure.is_some());
+    wants_lists |= gone.unknown || gone.feeds.iter().any(|feed| feed.failure.is_some());
     if wants_lists && settled && edition.is_none() {
-        let (part, new) = baseline::bring(engine, &reload(engine, row.clone())?, found, false).await?;
-        summary.add(&part);
-        edition = new;
+        match baseline::bring(engine, &reload(engine, row.clone())?, found, false).await {
+            Ok((part, new)) => {
+                summary.add(&part);
+                edition = new;
+            }
+            Err(error) if remembered || error.is_away() => return Err(error),
+            Err(error) => {
+                engine.status().error(&error.to_string());
+                summary.partial = true;
+            }
+        }
     }
-    summary.partial |= changes::without(engine, &reload(engine, row)?, gone, edition).await?;
+    summary.partial |= changes::without(engine, &reload(engine, row)?, gone.feeds, edition).await?;
     Ok(Some(summary))
 }
 
