@@ -913,13 +913,34 @@ fn a_change_list_that_is_gone_is_not_taken_for_no_change() {
     mirror.refreshed();
     agrees(&mirror, &source);
     assert_eq!(mirror.status()["state"], "complete");
-    // A list that is newer than what was followed knows of all of it.
+    // A list that is newer than what was followed knows of all of it; but it is asked when the other is not there once more, which
+    // would tell each version.
     source.server.remove("/changelist.xml");
     source.put("/c", b"c");
     source.list(30);
-    mirror.refreshed();
-    agrees(&mirror, &source);
-    assert_eq!(mirror.status()["state"], "complete");
+    is_behind(&mirror);
+    is_complete(&mirror, &source);
+    is_complete(&mirror, &source);
+}
+
+#[test]
+fn a_change_list_that_is_broken_for_one_look_loses_no_version() {
+    let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+    let first = source.does("updated", "/a", 10, "second");
+    source.changes(&first);
+    let mirror = mounted(&source);
+    let more = source.does("updated", "/a", 20, "third") + &source.does("updated", "/a", 30, "fourth");
+    for broken in ["", "<urlset", "<!DOCTYPE html><html><body>Sorry</body></html>"] {
+        source.server.file("/changelist.xml", broken);
+        source.list(40);
+        is_behind(&mirror);
+        assert_eq!(versions(&mirror), 2);
+        source.changes(&first);
+        mirror.refreshed();
+    }
+    source.changes(&(first + &more));
+    is_complete(&mirror, &source);
+    assert_eq!(versions(&mirror), 4);
 }
 
 /// Refreshes what cannot be in step.

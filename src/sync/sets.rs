@@ -153,7 +153,7 @@ async fn one(
         Outcome::Unchanged => summary.not_modified += 1,
         Outcome::Applied(part) => summary.add(&part),
         Outcome::NoFeed if settled && remembered => return Ok(None),
-        Outcome::NoFeed => wants_lists = true,
+        Outcome::NoFeed => wants_lists = gone.feeds.is_empty(),
         Outcome::Gap(part) => {
             summary.add(&part);
             if settled {
@@ -170,7 +170,7 @@ async fn one(
             }
         }
     }
-    // What is gone for one look may be there with the next, and tell each version; lists tell the newest alone.
+    // What is gone or broken for one look may be there with the next, and tell each version; lists tell the newest alone.
     wants_lists |= gone.unknown || gone.feeds.iter().any(|feed| feed.failure.is_some());
     if wants_lists && settled && edition.is_none() {
         match baseline::bring(engine, &reload(engine, row.clone())?, found, false).await {
