@@ -31,6 +31,7 @@ mod download;
 mod dumps;
 mod feeds;
 mod fill;
+mod gone;
 mod history;
 mod inbox;
 mod ledger;

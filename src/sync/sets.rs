@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::changes::{self, Outcome};
 use super::feeds::{self, Look};
-use super::{Announced, Engine, Summary, SyncError, Trigger, baseline};
+use super::{Announced, Engine, Summary, SyncError, Trigger, baseline, gone};
 use crate::catalog::{Offer, SetRow, SetState, SyncResult};
 use crate::document::{Capability, Datetime};
 use crate::path::set_labels;
@@ -131,7 +131,7 @@ async fn one(
     }
     let row = reload(engine, row)?;
     if !offers_changes {
-        summary.partial |= changes::without(engine, &row, known, edition).await?;
+        summary.partial |= gone::without(engine, &row, known, edition).await?;
         return Ok(Some(summary));
     }
     let look = match (settled, wide) {
@@ -139,7 +139,7 @@ async fn one(
         (true, true) => Look::Wide,
         (true, false) => Look::Poll,
     };
-    let (outcome, mut gone) = match changes::bring(engine, &row, found, look).await {
+    let (outcome, mut missing) = match changes::bring(engine, &row, found, look).await {
         Ok(found) => found,
         Err(error) if settled => return Err(error),
         Err(error) => {
@@ -153,7 +153,7 @@ async fn one(
         Outcome::Unchanged => summary.not_modified += 1,
         Outcome::Applied(part) => summary.add(&part),
         Outcome::NoFeed if settled && remembered => return Ok(None),
-        Outcome::NoFeed => wants_lists = gone.feeds.is_empty(),
+        Outcome::NoFeed => wants_lists = missing.feeds.is_empty(),
         Outcome::Gap(part) => {
             summary.add(&part);
             if settled {
@@ -166,12 +166,12 @@ async fn one(
                 if let Outcome::Applied(part) | Outcome::Gap(part) = outcome {
                     summary.add(&part);
                 }
-                gone = still;
+                missing = still;
             }
         }
     }
     // What is gone or broken for one look may be there with the next, and tell each version; lists tell the newest alone.
-    wants_lists |= gone.unknown || gone.feeds.iter().any(|feed| feed.failure.is_some());
+    wants_lists |= missing.unknown || missing.feeds.iter().any(|feed| feed.failure.is_some());
     if wants_lists && settled && edition.is_none() {
         match baseline::bring(engine, &reload(engine, row.clone())?, found, false).await {
             Ok((part, new)) => {
@@ -185,7 +185,7 @@ async fn one(
             }
         }
     }
-    summary.partial |= changes::without(engine, &reload(engine, row)?, gone.feeds, edition).await?;
+    summary.partial |= gone::without(engine, &reload(engine, row)?, missing.feeds, edition).await?;
     Ok(Some(summary))
 }
 
