@@ -176,6 +176,20 @@ impl Store {
         File::open(self.object_path(sha256))
     }
 
+    /// Whether there is content with this digest.
+    #[must_use]
+    pub fn has(&self, sha256: &[u8; 32]) -> bool {
+        self.object_path(sha256).exists()
+    }
+
+    /// When the content with this digest was given its name, in whole seconds.
+    ///
+    /// # Errors
+    /// If it is not there.
+    pub fn came(&self, sha256: &[u8; 32]) -> io::Result<SystemTime> {
+        Ok(given_its_name(&fs::symlink_metadata(self.object_path(sha256))?))
+    }
+
     /// Makes content of bytes whose digest is known.
     ///
     /// # Errors
@@ -213,8 +227,7 @@ impl Store {
             let file = file?;
             let Some(sha256) = file.file_name().to_str().and_then(|name| digest(first, name)) else { continue };
             let metadata = file.metadata()?;
-            let came = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(metadata.ctime()).unwrap_or(0));
-            objects.push(Object { sha256, size: metadata.len(), came });
+            objects.push(Object { sha256, size: metadata.len(), came: given_its_name(&metadata) });
         }
         Ok(objects)
     }
@@ -363,6 +376,10 @@ impl Store {
             available: found.f_bavail.saturating_mul(found.f_frsize),
         })
     }
+}
+
+fn given_its_name(metadata: &fs::Metadata) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(metadata.ctime()).unwrap_or(0))
 }
 
 /// The digest that a file is named by: its first byte names the folder.

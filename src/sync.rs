@@ -51,6 +51,7 @@ mod room;
 mod seed;
 mod sets;
 mod status;
+mod step;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use support::changes::{agrees, at};
 use support::channel::Channel;
 use support::server::Reply;
 use support::telling::{Telling, channel, live, notification, settles};
-use support::{Mirror, document, entry, facts_of, resource_list};
+use support::{Mirror, document, entry, facts_of, output, resource_list, sha256};
 
 /// A channel, a Source with six resources, and a mount that heard of nothing yet.
 fn start(lists: bool) -> (Channel, Telling, Mirror) {
@@ -86,6 +86,45 @@ fn of_changes_within_one_second_the_list_knows_the_order() {
             let versions =
                 mirror.count("SELECT count(*) FROM version v JOIN name n ON n.id = v.name WHERE n.name = '0.txt'");
             assert_eq!(versions, if kinds[0] == "updated" { 3 } else { 2 }, "{kinds:?} read={read} {order:?}");
+        }
+    }
+}
+
+#[test]
+fn versions_of_one_second_are_in_the_order_of_the_list_whatever_order_they_came_in() {
+    // Which of three are delivered, and in which order; what comes next is known before the list is read, or is not.
+    let orders: [&[usize]; 6] = [&[0, 2, 1], &[1, 0, 2], &[1, 2, 0], &[2, 0, 1], &[2, 1, 0], &[2, 1]];
+    for order in orders {
+        for more in [true, false] {
+            let (mut sends, mut telling, mirror) = start(true);
+            let mut bodies = vec!["one", "two", "three"];
+            let mut changes: Vec<String> =
+                bodies.iter().map(|body| telling.source.does("updated", "/data/0.txt", 10, body)).collect();
+            if more {
+                bodies.push("four");
+                changes.push(telling.source.does("updated", "/data/0.txt", 20, "four"));
+            }
+            let told: Vec<usize> = order.iter().copied().chain(more.then_some(3)).collect();
+            for n in &told {
+                sends.send(&notification(if *n == 3 { 10 } else { 9 }, if *n == 3 { 20 } else { 10 }, &changes[*n]));
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            dealt_with(&mirror, i64::try_from(told.len()).unwrap());
+            let expected: Vec<String> = bodies
+                .iter()
+                .rev()
+                .chain(&["first 0"])
+                .map(|body| format!("sha-256:{}", sha256(body.as_bytes())))
+                .collect();
+            for edition in ["", "<!-- another edition -->"] {
+                telling.source.changes(&(changes.concat() + edition));
+                mirror.refreshed();
+                agrees(&mirror, &telling.source);
+                let log = output(&["log", "--json", &mirror.path("data/0.txt").to_string_lossy()]);
+                let versions: Vec<serde_json::Value> = serde_json::from_str(&log).unwrap();
+                let found: Vec<&str> = versions.iter().filter_map(|one| one["hash"].as_str()).collect();
+                assert_eq!(found, expected, "{order:?} more={more} {edition}: {log}");
+            }
         }
     }
 }

@@ -14,6 +14,9 @@ use crate::path::SELF;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 
+/// The most versions of one moment that are put in another order.
+const MOST_AT_ONCE: u32 = 64;
+
 /// How a version came, or went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct How(i64);
@@ -112,6 +115,15 @@ pub(super) struct Names {
 
 /// The names of a resource, and the one that has its current version, with that.
 type Found = (Names, Option<(i64, i64)>);
+
+/// One of the versions of a resource that began at the same moment.
+struct AtOnce {
+    id: i64,
+    hashes: Hashes,
+    until: Option<i64>,
+    /// Whether its resource went when it ended.
+    went: bool,
+}
 
 /// The current version of a resource, as far as a change is compared with it.
 struct Current {
@@ -453,6 +465,83 @@ impl Transaction<'_> {
             .execute(params![names.own, names.in_directory, record.begin.nanos(), version])?;
         self.lived(names.own, record.begin.nanos(), until)?;
         Ok(version)
+    }
+
+    /// Of versions of a resource that began at one moment, this one comes last: readers go by their numbers, so it gets a new
+    /// one, which is returned. None where the order of them cannot be told: some have the same bytes, or the resource went
+    /// between them.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn comes_last(&mut self, version: i64) -> Result<Option<i64>> {
+        let (name, begin): (i64, i64) = self
+            .connection()
+            .prepare_cached("SELECT name, begin FROM version WHERE id = ?1")?
+            .query_row([version], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let group: Vec<AtOnce> = self
+            .connection()
+            .prepare_cached(
+                "SELECT id, hashes, until, gone IS NOT NULL FROM version
+                     WHERE name = ?1 AND until IS NOT NULL AND begin = ?2 AND COALESCE(change, 0) < 16
+                 UNION ALL SELECT v.id, v.hashes, NULL, 0 FROM name n JOIN version v ON v.id = n.version
+                     WHERE n.id = ?1 AND v.begin = ?2
+                 ORDER BY 1 LIMIT ?3",
+            )?
+            .query_map(params![name, begin, MOST_AT_ONCE + 1], |row| {
+                let hashes: Option<Vec<u8>> = row.get(1)?;
+                let hashes = hashes.as_deref().map(Hashes::from_bytes).unwrap_or_default();
+                Ok(AtOnce { id: row.get(0)?, hashes, until: row.get(2)?, went: row.get(3)? })
+            })?
+            .collect::<rusqlite::Result<_>>()?;
+        let alike = group
+            .iter()
+            .enumerate()
+            .any(|(index, one)| group[..index].iter().any(|other| other.hashes.agree(&one.hashes)));
+        let Some((last, before)) = group.split_last() else { return Ok(None) };
+        let (went_between, until) = (before.iter().any(|one| one.went) || last.until == Some(begin), last.until);
+        let last = last.id;
+        if alike || went_between || last == version || group.len() > MOST_AT_ONCE as usize {
+            return Ok(None);
+        }
+        let next = self.next_version;
+        self.next_version += 1;
+        self.connection()
+            .prepare_cached(
+                "INSERT INTO version (id, name, document, begin, until, mtime, dated, size, settled, hashes, media, extra, object,
+                     served, change, gone, came, went, ended, rank)
+                 SELECT ?2, v.name, v.document, v.begin, l.until, v.mtime, v.dated, v.size, v.settled, v.hashes, v.media, v.extra,
+                     v.object, v.served, v.change, l.gone, v.came, l.went, l.ended, v.rank
+                 FROM version v JOIN version l ON l.id = ?3 WHERE v.id = ?1",
+            )?
+            .execute([version, next, last])?;
+        self.connection()
+            .prepare_cached(
+                "INSERT INTO member (version, package, header, compressed, size, crc, name_length, deflated, hashes, coded, state)
+                 SELECT ?2, package, header, compressed, size, crc, name_length, deflated, hashes, coded, state
+                 FROM member WHERE version = ?1",
+            )?
+            .execute([version, next])?;
+        self.connection()
+            .prepare_cached("UPDATE patch SET version = ?2 WHERE version = ?1")?
+            .execute([version, next])?;
+        self.orphan(version, next)?;
+        self.connection()
+            .prepare_cached(
+                "UPDATE version SET until = begin, gone = NULL, went = NULL, ended = COALESCE(ended, ?2) WHERE id = ?1",
+            )?
+            .execute([last, self.now])?;
+        if until.is_none() {
+            self.connection()
+                .prepare_cached("UPDATE name SET version = ?2, changed = ?3 WHERE id = ?1")?
+                .execute([name, next, self.now])?;
+            let (parent, own): (i64, String) = self
+                .connection()
+                .prepare_cached("SELECT parent, name FROM name WHERE id = ?1")?
+                .query_row([name], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            self.tree.count(&self.transaction, parent, &own, 0)?;
+        }
+        self.lived(name, begin, until.unwrap_or(i64::MIN))?;
+        Ok(Some(next))
     }
 
     /// An earlier version of the same bytes, whose content is still here.

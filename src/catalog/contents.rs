@@ -10,13 +10,26 @@ use crate::document::Datetime;
 type Result<T> = std::result::Result<T, CatalogError>;
 
 impl Transaction<'_> {
-    /// Content of a version has come into the store. Its size becomes known if it was not. Returns
-    /// whether the store did not have it before.
+    /// Content of a version has come into the store. Its size becomes known if it was not. What was shown of a version and is
+    /// not that of the content makes it a successor's. Returns whether the store did not have it before.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn store(&self, version: i64, content: &Content, now: Datetime) -> Result<bool> {
+    pub fn store(&mut self, version: i64, content: &Content, now: Datetime) -> Result<bool> {
         let size = i64::try_from(content.size).unwrap_or(i64::MAX);
+        let other: Option<bool> = self
+            .connection()
+            .prepare_cached("SELECT COALESCE(size != ?2, 0) OR COALESCE(served != ?3, 0) FROM version WHERE id = ?1")?
+            .query_row(params![version, size, content.sha256.as_slice()], |row| row.get(0))
+            .optional()?;
+        match other {
+            Some(true) => self.supersede(version, Some(content), now),
+            Some(false) => self.put(version, content, size, now),
+            None => Ok(false),
+        }
+    }
+
+    fn put(&self, version: i64, content: &Content, size: i64, now: Datetime) -> Result<bool> {
         let known: Option<i64> = self
             .connection()
             .prepare_cached("UPDATE object SET used = ?2, verified = max(verified, ?3) WHERE sha256 = ?1 RETURNING id")?
@@ -104,7 +117,7 @@ impl Transaction<'_> {
     }
 
     /// Another takes the place of a version that is no resource's any more: whoever has it open goes on with it.
-    fn orphan(&self, version: i64, next: i64) -> Result<()> {
+    pub(super) fn orphan(&self, version: i64, next: i64) -> Result<()> {
         self.connection().execute("UPDATE OR IGNORE memento SET version = ?2 WHERE version = ?1", [version, next])?;
         self.connection().execute("DELETE FROM memento WHERE version = ?1", [version])?;
         self.connection().execute(

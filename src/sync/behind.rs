@@ -123,6 +123,7 @@ impl Engine {
     /// asked for; what failed is tried again, ever later. Runs until it is dropped.
     async fn fetch_ahead(self: &Arc<Self>) {
         let mut wanted = self.wanted.subscribe();
+        let mut missed = self.ledger.missed();
         let mut retry = AGAIN;
         loop {
             wanted.mark_unchanged();
@@ -142,6 +143,7 @@ impl Engine {
             tokio::select! {
                 () = until(again) => retry = (retry * 2).min(AT_LAST),
                 _ = wanted.changed() => retry = AGAIN,
+                _ = missed.changed() => {}
             }
         }
     }

@@ -6,34 +6,26 @@
 //!
 //! The cursor of a feed passes a document only when all of it is in the tree.
 
-use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
-use super::attach::{Attacher, Fresh};
+use super::attach::Fresh;
 use super::dumps::{self, Packed};
 use super::feeds::{self, Chain, Followed, Look};
 use super::gone::Gone;
-use super::lists::{self, About, Budget, Spooled};
-use super::order::{self, Broken, Survey, Unsurveyed};
+use super::lists::{About, Budget, Spooled};
+use super::order::{self, Survey, Unsurveyed};
 use super::status::Status;
+use super::step::{MOST_STALE, Step};
 use super::{Engine, SeedFrom, Summary, SyncError};
 use crate::bounds::Bounds;
-use crate::catalog::{
-    Beginning, CatalogError, Changed, Changes, DocumentRow, Feed, How, Record, SetRow, SetState, Tally, Transaction,
-    Writer,
-};
-use crate::document::{Capability, Change, Datetime, Entry, Facts, Warnings};
+use crate::catalog::{Beginning, CatalogError, Changes, DocumentRow, Feed, SetRow, SetState, Writer};
+use crate::document::{Capability, Datetime};
 use crate::path::Mapper;
 use crate::source::{FoundSet, SourceError};
 use crate::store::Store;
 
 /// What a request costs, in bytes that could come in its stead.
 const REQUEST: u64 = 16 << 10;
-/// The most changes within one moment that are remembered, to tell an older edition of a list.
-const MOST_WITHIN: usize = 1_000_000;
-/// The most changes that may have happened again which are remembered until what follows them is known.
-const MOST_STALE: usize = 100_000;
 /// Below so many changes nobody looks whether packages would cost less.
 const WORTH_A_LOOK: u64 = 16;
 
@@ -336,6 +328,7 @@ pub(super) fn tell(
     let mut transaction = writer.begin(true)?;
     transaction.begin_sync()?;
     let mut step = Step::new(&mut transaction, mapper, status, store, set);
+    step.ordered = false;
     let mut doubtful = false;
     let feed = Feed::new(&told.url, Capability::ChangeNotification);
     for delivered in &told.deliveries {
@@ -473,190 +466,4 @@ fn apply(
     let summary = Summary { partial, ..Summary::of(&tally) };
     let changes = transaction.commit()?;
     Ok((Applied { summary, fresh, gap: gap.is_some() || forgot }, changes))
-}
-
-/// Where the reading of one document ended.
-struct End {
-    /// The time of its newest change.
-    last: Option<Datetime>,
-    broken: Option<String>,
-}
-
-struct Step<'s, 'w> {
-    transaction: &'s mut Transaction<'w>,
-    mapper: &'s Mapper,
-    status: &'s Status,
-    store: &'s Store,
-    set: &'s SetRow,
-    /// The number of the first version that this step makes.
-    first: i64,
-    tally: Tally,
-    fresh: Vec<Fresh>,
-    /// Changes that are known, and are not what the tree shows: if nothing follows them, they have happened again.
-    stale: HashMap<String, (Record, How)>,
-    /// Whether there were more of these than are kept: what the lists of resources say is so then.
-    forgot: bool,
-    /// The resources that changed, by what was read so far, at the moment that was come to.
-    told: (Option<Datetime>, HashSet<u64>),
-    keys: RandomState,
-}
-
-impl<'s, 'w> Step<'s, 'w> {
-    fn new(
-        transaction: &'s mut Transaction<'w>,
-        mapper: &'s Mapper,
-        status: &'s Status,
-        store: &'s Store,
-        set: &'s SetRow,
-    ) -> Self {
-        Self {
-            first: transaction.next_version(),
-            transaction,
-            mapper,
-            status,
-            store,
-            set,
-            tally: Tally::default(),
-            fresh: Vec::new(),
-            stale: HashMap::new(),
-            forgot: false,
-            told: (None, HashSet::new()),
-            keys: RandomState::new(),
-        }
-    }
-
-    /// Applies one document.
-    fn document(&mut self, document: &Spooled, survey: &Survey) -> Result<End, CatalogError> {
-        let mut attacher =
-            match document.package.as_ref().map(|package| Attacher::new(package, &document.bounds)).transpose() {
-                Ok(attacher) => attacher,
-                Err(error) => {
-                    self.status.error(&error.to_string());
-                    None
-                }
-            };
-        let mut warnings = Warnings::default();
-        let before = self.tally;
-        let mut last = None;
-        // Of a change without a time it is only known that it came after the one before it.
-        // One that was not in the lists which the tree was made from happened after they were begun.
-        let mut earliest = [document.about.from, self.set.cursor, survey.before].into_iter().max().flatten();
-        if survey.done > 0 {
-            // What is in the tree of this document came after all that stands in those before it.
-            self.stale.clear();
-        }
-        let mut number = 0_u64;
-        let broken = order::each(document, survey, self.store, &mut warnings, |entry, warnings| {
-            number += 1;
-            if number.is_multiple_of(1000) {
-                self.status.update(|progress| progress.entries += 1000);
-            }
-            let facts = Facts::of_entry(&entry, warnings);
-            let own = facts.datetime.or(facts.lastmod.filter(|_| survey.by_lastmod));
-            if own.zip(self.set.cursor).is_some_and(|(own, floor)| own < floor) {
-                return Ok(());
-            }
-            let moment = own.or(earliest).or(facts.lastmod).unwrap_or_else(Datetime::now);
-            let Some((record, how)) = self.record(document, &entry, &facts, moment, own.is_some(), warnings) else {
-                return Ok(());
-            };
-            if own.is_some() {
-                (last, earliest) = (last.max(own), earliest.max(own));
-            }
-            let (changed, version) = self.change(&record, how, false)?;
-            let skipped = survey.before.max(document.about.from.or(Some(moment)));
-            match changed {
-                Changed::Stale if !how.is_exact() || skipped >= Some(moment) || self.has_told(&record) => {
-                    if self.stale.len() < MOST_STALE || self.stale.contains_key(&record.uri) {
-                        drop(self.stale.insert(record.uri.clone(), (record.clone(), how)));
-                    } else {
-                        self.forgot = true;
-                    }
-                }
-                _ => drop(self.stale.remove(&record.uri)),
-            }
-            if how.is_exact() && !matches!(changed, Changed::Stale | Changed::Past) {
-                self.note_told(&record);
-            }
-            self.tally.count(changed);
-            if let (Some(attacher), Some(version)) = (&mut attacher, version) {
-                attacher.give_change(self.transaction, &entry, &record, version)?;
-            }
-            Ok::<(), CatalogError>(())
-        })?;
-        self.status.update(|progress| progress.entries += number % 1000);
-        for warning in warnings.lines() {
-            self.status.warning(&format!("{}: {warning}", document.row.url));
-        }
-        let absent = self.tally.absent - before.absent;
-        if absent > 0 && self.tally.known == before.known {
-            tracing::info!(url = document.row.url, absent, "deletions of what was never here");
-        }
-        if let Some(attacher) = attacher {
-            self.fresh.push(attacher.finish(self.transaction, self.status)?);
-        }
-        let broken = match broken {
-            None => None,
-            Some(Broken::Document(error)) => Some(format!("{}: {error}", document.row.url)),
-            // That is no reason to do without what it says.
-            Some(Broken::Disk(error)) => {
-                return Err(CatalogError::Io { path: self.store.root().display().to_string(), error });
-            }
-        };
-        if let Some(why) = &broken {
-            self.status.error(&format!("{why}; the changes before that are in the tree"));
-        }
-        Ok(End { last, broken })
-    }
-
-    /// Whether what the tree shows of a resource, since the same moment as this change, was told of before it. If not, what
-    /// is read is older than that: an edition that was kept too long somewhere, or the list of before a notification.
-    fn has_told(&self, record: &Record) -> bool {
-        // Of too many within one moment, none is taken for older.
-        let told = &self.told.1;
-        self.told.0 == Some(record.begin)
-            && (told.len() >= MOST_WITHIN || told.contains(&self.keys.hash_one(&record.uri)))
-    }
-
-    fn note_told(&mut self, record: &Record) {
-        if self.told.0 != Some(record.begin) {
-            self.told = (Some(record.begin), HashSet::new());
-        }
-        if self.told.1.len() < MOST_WITHIN {
-            self.told.1.insert(self.keys.hash_one(&record.uri));
-        }
-    }
-
-    /// The last document of a feed has been applied. What it says last of a resource is so, however often it was
-    /// so before.
-    fn settle(&mut self) -> Result<(), CatalogError> {
-        for (record, how) in std::mem::take(&mut self.stale).into_values() {
-            let (changed, _) = self.change(&record, how, true)?;
-            self.tally.count(changed);
-        }
-        Ok(())
-    }
-
-    /// What an entry says happened; `None`, with a warning, if nothing can be made of it.
-    fn record(
-        &self,
-        document: &Spooled,
-        entry: &Entry,
-        facts: &Facts,
-        moment: Datetime,
-        exact: bool,
-        warnings: &mut Warnings,
-    ) -> Option<(Record, How)> {
-        let mut record = lists::record(self.mapper, document, entry, facts, moment, warnings)?;
-        record.begin = moment;
-        let kind = facts.change.unwrap_or_else(|| {
-            warnings.push(entry.line, "an entry that does not say what changed; taken as updated");
-            Change::Updated
-        });
-        Some((record, How::change(kind, exact)))
-    }
-
-    fn change(&mut self, record: &Record, how: How, again: bool) -> Result<(Changed, Option<i64>), CatalogError> {
-        self.transaction.change(self.set.id, self.set.directory, record, how, self.first, again)
-    }
 }

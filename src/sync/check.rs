@@ -91,9 +91,8 @@ fn found_corrupt(engine: &Engine, audit: &mut Audit, version: i64, problem: &str
 pub(super) async fn mend(engine: &Arc<Engine>, damage: Damage) -> Result<(), SyncError> {
     let mut versions = Vec::new();
     for (sha256, having) in damage.objects {
-        engine.ledger.lost(sha256);
-        if let Err(error) = engine.store.remove(&sha256) {
-            engine.status().error(&format!("cache: {error}"));
+        if let Err(error) = engine.ledger.discard(sha256).await {
+            engine.status().error(&error.to_string());
         }
         versions.extend(having);
     }

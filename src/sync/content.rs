@@ -82,6 +82,15 @@ pub(super) struct Flight {
     pub(super) parts: Arc<Parts>,
 }
 
+/// Whether content that has come is a version's now.
+pub(super) enum Kept {
+    Yes,
+    /// Readers were shown this size, in bytes.
+    OtherSize(u64),
+    /// Readers were given other bytes.
+    OtherBytes,
+}
+
 impl Flight {
     fn new() -> Self {
         Self { done: watch::Sender::new(None), stream: OnceLock::new(), parts: Arc::new(Parts::new(Ranges::default())) }
@@ -457,20 +466,35 @@ impl Contents {
     /// Content has come: it becomes the version's, unless `stat` has shown another size. Then it becomes
     /// that of a successor, so that no reader sees the one contradict the other.
     fn land(&self, row: &VersionRow, content: Content) -> Result<Ready, Failure> {
-        if let Some(shown) = row.size.filter(|shown| *shown != content.size) {
-            self.ledger.superseded(row.id, Some(content));
-            let reason =
-                format!("{}: it has {} bytes, not {shown} as was said; open the file anew", row.uri, content.size);
-            return Err(self.failed(row.id, reason));
-        }
+        let reason = match self.keep(row.id, content)? {
+            Kept::Yes => {
+                let lost = || self.failed(row.id, format!("{}: the cache has lost it", row.uri));
+                return self.open(row.id, content).ok_or_else(lost);
+            }
+            Kept::OtherSize(shown) => {
+                format!("{}: it has {} bytes, not {shown} as was said; open the file anew", row.uri, content.size)
+            }
+            Kept::OtherBytes => {
+                format!("{}: the Source has other content now than was read before; open the file anew", row.uri)
+            }
+        };
+        self.ledger.superseded(row.id, Some(content));
+        Err(self.failed(row.id, reason))
+    }
+
+    /// Makes content that has come a version's, if it is what readers were shown of that, up to now.
+    pub(super) fn keep(&self, version: i64, content: Content) -> Result<Kept, Failure> {
+        let Some(row) = self.row(version)? else {
+            return Err(self.failed(version, REPLACED.to_owned()));
+        };
         if row.served.is_some_and(|served| served != content.sha256) {
-            self.ledger.superseded(row.id, Some(content));
-            let reason =
-                format!("{}: the Source has other content now than was read before; open the file anew", row.uri);
-            return Err(self.failed(row.id, reason));
+            return Ok(Kept::OtherBytes);
         }
-        self.ledger.stored(row.id, content);
-        self.open(row.id, content).ok_or_else(|| self.failed(row.id, format!("{}: the cache has lost it", row.uri)))
+        let shown = match row.size {
+            Some(shown) if shown != content.size => Err(shown),
+            _ => self.ledger.stored(version, content),
+        };
+        Ok(shown.map_or_else(Kept::OtherSize, |()| Kept::Yes))
     }
 
     /// The size of a version, within the timeout.
@@ -500,8 +524,9 @@ impl Contents {
             && !self.offline
             && let Some(size) = self.head(&row).await
         {
-            self.ledger.size(version, size);
-            return Ok(size);
+            // It may have been read while this was asked.
+            let known = self.row(version)?.and_then(|row| row.size);
+            return Ok(known.unwrap_or_else(|| self.ledger.size(version, size)));
         }
         self.read(version, 0, u64::MAX / 2).await.map(|ready| ready.size)
     }

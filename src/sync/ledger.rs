@@ -3,13 +3,16 @@
 //! Facts about single versions (content that came, a size that was learnt) are gathered and written
 //! many at a time, while readers already see them in [`Ledger::pending`]; so a long step of a sync
 //! makes nobody wait who only wants to read.
+//!
+//! Content is let go, and is written down as being here, by who holds the writer alone: no row is made of a file that is not
+//! there, and no file goes of which there is a row.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::SyncError;
 use super::open_files::OpenFiles;
@@ -17,7 +20,7 @@ use super::room;
 use super::status::Status;
 use crate::catalog::{CatalogError, Changes, Content, Looked, MemberState, News, Transaction, Writer};
 use crate::document::Datetime;
-use crate::store::Store;
+use crate::store::{Object, Store};
 
 /// How often what came into the store is brought to the disk.
 const FLUSH: Duration = Duration::from_secs(30);
@@ -44,6 +47,14 @@ enum Fact {
 const ENDED: &str = "ended";
 const WELL: &str = "well";
 
+/// What was told of versions, and is not in the catalog yet.
+#[derive(Debug, Default)]
+struct Pending {
+    contents: HashMap<i64, Content>,
+    sizes: HashMap<i64, u64>,
+    members: HashMap<i64, Looked>,
+}
+
 /// The writer's door. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Ledger(Arc<Inner>);
@@ -52,9 +63,9 @@ pub(super) struct Ledger(Arc<Inner>);
 struct Inner {
     writer: Arc<Mutex<Writer>>,
     facts: mpsc::UnboundedSender<Fact>,
-    pending: Mutex<HashMap<i64, Content>>,
-    members: Mutex<HashMap<i64, Looked>>,
-    sizes: Mutex<HashMap<i64, u64>>,
+    pending: Mutex<Pending>,
+    /// Told of each time that content is not in the store after all.
+    missed: watch::Sender<()>,
     announce: mpsc::UnboundedSender<News>,
     stored: AtomicU64,
     cache_size: Option<u64>,
@@ -88,9 +99,8 @@ impl Ledger {
         let ledger = Self(Arc::new(Inner {
             writer: Arc::new(Mutex::new(writer)),
             facts,
-            pending: Mutex::new(HashMap::new()),
-            members: Mutex::new(HashMap::new()),
-            sizes: Mutex::new(HashMap::new()),
+            pending: Mutex::default(),
+            missed: watch::Sender::new(()),
             announce,
             stored,
             cache_size,
@@ -179,26 +189,43 @@ impl Ledger {
         let _ = self.0.facts.send(fact);
     }
 
+    fn locked(&self) -> MutexGuard<'_, Pending> {
+        self.0.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Content of a version has come into the store.
-    pub(super) fn stored(&self, version: i64, content: Content) {
-        self.0.pending.lock().unwrap_or_else(PoisonError::into_inner).insert(version, content);
+    ///
+    /// # Errors
+    /// With the size that it was said to have a moment ago, if that is another.
+    pub(super) fn stored(&self, version: i64, content: Content) -> Result<(), u64> {
+        let mut pending = self.locked();
+        if let Some(said) = pending.sizes.get(&version).filter(|said| **said != content.size) {
+            return Err(*said);
+        }
+        pending.contents.insert(version, content);
         self.tell(Fact::Stored(version, content));
+        Ok(())
     }
 
     /// Content that came and is not in the catalog yet.
     pub(super) fn pending(&self, version: i64) -> Option<Content> {
-        self.0.pending.lock().unwrap_or_else(PoisonError::into_inner).get(&version).copied()
+        self.locked().contents.get(&version).copied()
     }
 
     /// A size that became known and is not in the catalog yet.
     pub(super) fn pending_size(&self, version: i64) -> Option<u64> {
-        self.0.sizes.lock().unwrap_or_else(PoisonError::into_inner).get(&version).copied()
+        self.locked().sizes.get(&version).copied()
     }
 
-    /// The size of a version has become known.
-    pub(super) fn size(&self, version: i64, size: u64) {
-        self.0.sizes.lock().unwrap_or_else(PoisonError::into_inner).insert(version, size);
+    /// The size of a version has become known. Returns it: that of its content, if that has come meanwhile.
+    pub(super) fn size(&self, version: i64, size: u64) -> u64 {
+        let mut pending = self.locked();
+        if let Some(content) = pending.contents.get(&version) {
+            return content.size;
+        }
+        pending.sizes.insert(version, size);
         self.tell(Fact::Size(version, size));
+        size
     }
 
     /// A version is not what was said or served of it; its successor has this content, if it is known.
@@ -218,14 +245,13 @@ impl Ledger {
 
     /// The member that a version has as its content was looked at.
     pub(super) fn member(&self, looked: Looked) {
-        self.0.members.lock().unwrap_or_else(PoisonError::into_inner).insert(looked.version, looked);
+        self.locked().members.insert(looked.version, looked);
         self.tell(Fact::Member(looked));
     }
 
     /// What was found of a member and is not in the catalog yet.
     pub(super) fn pending_member(&self, version: i64, epoch: i64) -> Option<MemberState> {
-        let members = self.0.members.lock().unwrap_or_else(PoisonError::into_inner);
-        members.get(&version).filter(|looked| looked.epoch == epoch).map(|looked| looked.state)
+        self.locked().members.get(&version).filter(|looked| looked.epoch == epoch).map(|looked| looked.state)
     }
 
     /// The bytes of a package are begun anew: what was found of its members counts no more.
@@ -330,6 +356,45 @@ impl Ledger {
         self.tell(Fact::Lost(sha256));
     }
 
+    /// Changes whenever content is found not to be in the store after all.
+    pub(super) fn missed(&self) -> watch::Receiver<()> {
+        self.0.missed.subscribe()
+    }
+
+    /// Lets content go that is not what it was.
+    pub(super) async fn discard(&self, sha256: [u8; 32]) -> Result<(), SyncError> {
+        let store = Arc::clone(&self.0.store);
+        let went = self
+            .step(move |writer| {
+                let transaction = writer.begin(true)?;
+                let went = transaction.forget_content(&sha256)?;
+                let changes = transaction.commit()?;
+                store.remove(&sha256).map_err(|error| on_disk(&store, error))?;
+                Ok((went, changes))
+            })
+            .await?;
+        self.0.stored.fetch_sub(went, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Lets content go that is nobody's: of these files those that are as old as they were, and of which the catalog knows
+    /// nothing. Returns how many files and bytes that were.
+    pub(super) async fn let_leftovers_go(&self, files: Vec<Object>) -> Result<(u64, u64), SyncError> {
+        let store = Arc::clone(&self.0.store);
+        self.step(move |writer| {
+            let (readers, mut gone) = (writer.readers(), (0, 0));
+            for file in files {
+                let is_old = store.came(&file.sha256).is_ok_and(|came| came == file.came);
+                if is_old && !readers.ask(|reader| reader.has_object(&file.sha256))? {
+                    store.remove(&file.sha256).map_err(|error| on_disk(&store, error))?;
+                    gone = (gone.0 + 1, gone.1 + file.size);
+                }
+            }
+            Ok((gone, Changes::default()))
+        })
+        .await
+    }
+
     /// Bytes of all content in the store.
     pub(super) fn stored_bytes(&self) -> u64 {
         self.0.stored.load(Ordering::Relaxed)
@@ -423,13 +488,16 @@ async fn write_batch(ledger: &Ledger, batch: Vec<Fact>) {
             _ => facts.push(fact),
         }
     }
+    let store = Arc::clone(&ledger.0.store);
     let result = ledger
         .step(move |writer| {
             let now = Datetime::now();
             let mut transaction = writer.begin(false)?;
-            let (mut came, mut went) = (0, 0);
+            let (mut came, mut went, mut missed) = (0, 0, false);
             for fact in &facts {
                 match fact {
+                    // Another may have let go of the same content since it came.
+                    Fact::Stored(_, content) if !store.has(&content.sha256) => missed = true,
                     Fact::Stored(version, content) => {
                         if transaction.store(*version, content, now)? {
                             came += content.size;
@@ -437,22 +505,32 @@ async fn write_batch(ledger: &Ledger, batch: Vec<Fact>) {
                     }
                     Fact::Size(version, size) => transaction.settle_size(*version, *size)?,
                     Fact::Superseded(version, content) => {
-                        if transaction.supersede(*version, content.as_ref(), now)? {
-                            came += content.map_or(0, |content| content.size);
+                        let here = content.filter(|content| store.has(&content.sha256));
+                        missed |= here.is_none() && content.is_some();
+                        if transaction.supersede(*version, here.as_ref(), now)? {
+                            came += here.map_or(0, |content| content.size);
                         }
                     }
                     Fact::Touched(sha256) => transaction.touch(sha256, now)?,
                     Fact::TouchedPackage(package) => transaction.touch_package(*package, now)?,
                     Fact::Member(looked) => transaction.member_is(looked)?,
-                    Fact::Lost(sha256) => went += transaction.forget_content(sha256)?,
+                    // It may have come again since.
+                    Fact::Lost(sha256) if store.has(sha256) => {}
+                    Fact::Lost(sha256) => {
+                        went += transaction.forget_content(sha256)?;
+                        missed = true;
+                    }
                     Fact::Settled(_) => {}
                 }
             }
-            Ok(((came, went), transaction.commit()?))
+            Ok(((came, went, missed), transaction.commit()?))
         })
         .await;
     match result {
-        Ok((came, went)) => {
+        Ok((came, went, missed)) => {
+            if missed {
+                ledger.0.missed.send_replace(());
+            }
             ledger.0.stored.fetch_add(came, Ordering::Relaxed);
             // Nothing goes that was not counted when it came.
             ledger.0.stored.fetch_sub(went, Ordering::Relaxed);
@@ -462,16 +540,10 @@ async fn write_batch(ledger: &Ledger, batch: Vec<Fact>) {
         }
     }
     {
-        let mut pending = ledger.0.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        pending.retain(|version, _| !versions.contains(version));
-    }
-    {
-        let mut sizes = ledger.0.sizes.lock().unwrap_or_else(PoisonError::into_inner);
-        sizes.retain(|version, _| !sized.contains(version));
-    }
-    {
-        let mut members = ledger.0.members.lock().unwrap_or_else(PoisonError::into_inner);
-        members.retain(|version, _| !looked.contains(version));
+        let mut pending = ledger.locked();
+        pending.contents.retain(|version, _| !versions.contains(version));
+        pending.sizes.retain(|version, _| !sized.contains(version));
+        pending.members.retain(|version, _| !looked.contains(version));
     }
     ledger.keep_to_the_limit().await;
     closing.into_iter().for_each(|done| {
@@ -501,8 +573,12 @@ async fn make_room(ledger: &Ledger, limit: u64) {
     }
 }
 
+fn on_disk(store: &Store, error: std::io::Error) -> CatalogError {
+    CatalogError::Io { path: store.root().display().to_string(), error }
+}
+
 fn flush(writer: &mut Writer, store: &Store) -> Result<(), CatalogError> {
-    store.flush().map_err(|error| CatalogError::Io { path: store.root().display().to_string(), error })?;
+    store.flush().map_err(|error| on_disk(store, error))?;
     let transaction = writer.begin(true)?;
     transaction.all_durable()?;
     transaction.commit()?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Engine, SyncError};
+use crate::store::Object;
 
 /// How much older content must be than this process: what is told of files is in whole seconds.
 const MARGIN: Duration = Duration::from_secs(2);
@@ -33,18 +34,21 @@ impl Engine {
     async fn leftovers(&self, folder: u8) -> Result<(u64, u64), SyncError> {
         let since = self.opened - MARGIN;
         let (store, readers) = (Arc::clone(&self.store), Arc::clone(&self.readers));
-        let work = tokio::task::spawn_blocking(move || -> Result<(u64, u64), SyncError> {
-            let disk = |error: std::io::Error| SyncError::Cache(error.to_string());
-            let mut gone = (0, 0);
-            let old = store.objects(folder).map_err(disk)?.into_iter().filter(|object| object.came < since);
-            for object in old {
+        let look = tokio::task::spawn_blocking(move || -> Result<Vec<Object>, SyncError> {
+            let all = store.objects(folder).map_err(|error| SyncError::Cache(error.to_string()))?;
+            let mut nobodys = Vec::new();
+            for object in all.into_iter().filter(|object| object.came < since) {
                 if !readers.ask(|reader| reader.has_object(&object.sha256))? {
-                    store.remove(&object.sha256).map_err(disk)?;
-                    gone = (gone.0 + 1, gone.1 + object.size);
+                    nobodys.push(object);
                 }
             }
-            Ok(gone)
+            Ok(nobodys)
         });
-        work.await.map_err(|error| SyncError::Cache(error.to_string()))?
+        let nobodys = look.await.map_err(|error| SyncError::Cache(error.to_string()))??;
+        match nobodys.is_empty() {
+            true => Ok((0, 0)),
+            // The same content may come anew meanwhile.
+            false => self.ledger.let_leftovers_go(nobodys).await,
+        }
     }
 }

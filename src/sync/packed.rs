@@ -9,7 +9,7 @@ use std::io::{Read, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::content::{Contents, Failure, Flight, Ready};
+use super::content::{Contents, Failure, Flight, Kept, Ready};
 use super::download::{Judge, Served};
 use super::members::{Flaw, archived, hold, is_small};
 use super::packages::Package;
@@ -175,10 +175,8 @@ impl Contents {
             }
             Ok(Unfolded::Object(served)) => {
                 let content = served.content;
-                if row.size.is_none_or(|shown| shown == content.size)
-                    && row.served.is_none_or(|before| before == content.sha256)
-                {
-                    self.ledger.stored(row.id, content);
+                let kept = self.keep(row.id, content).map_err(|error| failed(Trouble::Nowhere(error.to_string())))?;
+                if matches!(kept, Kept::Yes) {
                     return self
                         .open(row.id, content)
                         .ok_or_else(|| failed(Trouble::Disk("the cache has lost it".to_owned())));

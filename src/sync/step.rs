@@ -1,0 +1,255 @@
+//! One document of changes into the tree, entry after entry (core 12).
+//!
+//! **Owns** what is to be remembered between the entries of one reading: what was told of each resource at one moment, and
+//! which changes look like ones that are known and may have happened again.
+//!
+//! **Assumes** that the documents of a feed come in the order in which they follow each other; of notifications nothing is
+//! assumed.
+//!
+//! **Never knows** where a document is from, and what is read next.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
+
+use super::attach::{Attacher, Fresh};
+use super::lists::{self, Spooled};
+use super::order::{self, Broken, Survey};
+use super::status::Status;
+use crate::catalog::{CatalogError, Changed, How, Record, SetRow, Tally, Transaction};
+use crate::document::{Change, Datetime, Entry, Facts, Warnings};
+use crate::path::Mapper;
+use crate::store::Store;
+
+/// The most changes within one moment that are remembered, to tell an older edition of a list.
+const MOST_WITHIN: usize = 1_000_000;
+/// The most versions of one resource within one moment whose order is looked at.
+const MOST_VERSIONS: usize = 64;
+/// The most changes that may have happened again which are remembered until what follows them is known.
+pub(super) const MOST_STALE: usize = 100_000;
+
+/// Where the reading of one document ended.
+pub(super) struct End {
+    /// The time of its newest change.
+    pub(super) last: Option<Datetime>,
+    pub(super) broken: Option<String>,
+}
+
+/// What was told of a resource at one moment.
+#[derive(Default)]
+struct ToldOf {
+    /// Whether it told of what the tree shows.
+    shown: bool,
+    /// The versions, in the order in which they were told.
+    versions: Vec<i64>,
+}
+
+/// One step of the writer, into which documents are read.
+pub(super) struct Step<'s, 'w> {
+    pub(super) transaction: &'s mut Transaction<'w>,
+    mapper: &'s Mapper,
+    status: &'s Status,
+    store: &'s Store,
+    set: &'s SetRow,
+    /// The number of the first version that this step makes.
+    first: i64,
+    pub(super) tally: Tally,
+    pub(super) fresh: Vec<Fresh>,
+    /// Changes that are known, and are not what the tree shows: if nothing follows them, they have happened again.
+    pub(super) stale: HashMap<String, (Record, How)>,
+    /// Whether there were more of these than are kept: what the lists of resources say is so then.
+    pub(super) forgot: bool,
+    /// Whether what is read later is told later; notifications come as they do.
+    pub(super) ordered: bool,
+    /// The resources that changed, by what was read so far, at the moment that was come to.
+    told: (Option<Datetime>, HashMap<u64, ToldOf>),
+    keys: RandomState,
+}
+
+impl<'s, 'w> Step<'s, 'w> {
+    pub(super) fn new(
+        transaction: &'s mut Transaction<'w>,
+        mapper: &'s Mapper,
+        status: &'s Status,
+        store: &'s Store,
+        set: &'s SetRow,
+    ) -> Self {
+        Self {
+            first: transaction.next_version(),
+            transaction,
+            mapper,
+            status,
+            store,
+            set,
+            tally: Tally::default(),
+            fresh: Vec::new(),
+            stale: HashMap::new(),
+            forgot: false,
+            ordered: true,
+            told: (None, HashMap::new()),
+            keys: RandomState::new(),
+        }
+    }
+
+    /// Applies one document.
+    pub(super) fn document(&mut self, document: &Spooled, survey: &Survey) -> Result<End, CatalogError> {
+        let mut attacher =
+            match document.package.as_ref().map(|package| Attacher::new(package, &document.bounds)).transpose() {
+                Ok(attacher) => attacher,
+                Err(error) => {
+                    self.status.error(&error.to_string());
+                    None
+                }
+            };
+        let mut warnings = Warnings::default();
+        let before = self.tally;
+        let mut last = None;
+        // Of a change without a time it is only known that it came after the one before it.
+        // One that was not in the lists which the tree was made from happened after they were begun.
+        let mut earliest = [document.about.from, self.set.cursor, survey.before].into_iter().max().flatten();
+        if survey.done > 0 {
+            // What is in the tree of this document came after all that stands in those before it.
+            self.stale.clear();
+        }
+        let mut number = 0_u64;
+        let broken = order::each(document, survey, self.store, &mut warnings, |entry, warnings| {
+            number += 1;
+            if number.is_multiple_of(1000) {
+                self.status.update(|progress| progress.entries += 1000);
+            }
+            let facts = Facts::of_entry(&entry, warnings);
+            let own = facts.datetime.or(facts.lastmod.filter(|_| survey.by_lastmod));
+            if own.zip(self.set.cursor).is_some_and(|(own, floor)| own < floor) {
+                return Ok(());
+            }
+            let moment = own.or(earliest).or(facts.lastmod).unwrap_or_else(Datetime::now);
+            let Some((record, how)) = self.record(document, &entry, &facts, moment, own.is_some(), warnings) else {
+                return Ok(());
+            };
+            if own.is_some() {
+                (last, earliest) = (last.max(own), earliest.max(own));
+            }
+            let (changed, version) = self.change(&record, how, false)?;
+            let (changed, version) = self.as_told(&record, how, changed, version)?;
+            let skipped = survey.before.max(document.about.from.or(Some(moment)));
+            match changed {
+                Changed::Stale if !how.is_exact() || skipped >= Some(moment) || self.has_told(&record) => {
+                    if self.stale.len() < MOST_STALE || self.stale.contains_key(&record.uri) {
+                        drop(self.stale.insert(record.uri.clone(), (record.clone(), how)));
+                    } else {
+                        self.forgot = true;
+                    }
+                }
+                _ => drop(self.stale.remove(&record.uri)),
+            }
+            if how.is_exact() {
+                self.note_told(&record, !matches!(changed, Changed::Stale | Changed::Past), version);
+            }
+            self.tally.count(changed);
+            if let (Some(attacher), Some(version)) = (&mut attacher, version) {
+                attacher.give_change(self.transaction, &entry, &record, version)?;
+            }
+            Ok::<(), CatalogError>(())
+        })?;
+        self.status.update(|progress| progress.entries += number % 1000);
+        for warning in warnings.lines() {
+            self.status.warning(&format!("{}: {warning}", document.row.url));
+        }
+        let absent = self.tally.absent - before.absent;
+        if absent > 0 && self.tally.known == before.known {
+            tracing::info!(url = document.row.url, absent, "deletions of what was never here");
+        }
+        if let Some(attacher) = attacher {
+            self.fresh.push(attacher.finish(self.transaction, self.status)?);
+        }
+        let broken = match broken {
+            None => None,
+            Some(Broken::Document(error)) => Some(format!("{}: {error}", document.row.url)),
+            // That is no reason to do without what it says.
+            Some(Broken::Disk(error)) => {
+                return Err(CatalogError::Io { path: self.store.root().display().to_string(), error });
+            }
+        };
+        if let Some(why) = &broken {
+            self.status.error(&format!("{why}; the changes before that are in the tree"));
+        }
+        Ok(End { last, broken })
+    }
+
+    /// Whether what the tree shows of a resource, since the same moment as this change, was told of before it. If not, what
+    /// is read is older than that: an edition that was kept too long somewhere, or the list of before a notification.
+    fn has_told(&self, record: &Record) -> bool {
+        // Of too many within one moment, none is taken for older.
+        let told = &self.told.1;
+        self.told.0 == Some(record.begin)
+            && (told.len() >= MOST_WITHIN || told.get(&self.keys.hash_one(&record.uri)).is_some_and(|told| told.shown))
+    }
+
+    fn note_told(&mut self, record: &Record, shown: bool, version: Option<i64>) {
+        if self.told.0 != Some(record.begin) {
+            self.told = (Some(record.begin), HashMap::new());
+        }
+        let key = self.keys.hash_one(&record.uri);
+        if self.told.1.len() < MOST_WITHIN || self.told.1.contains_key(&key) {
+            let told = self.told.1.entry(key).or_default();
+            told.shown |= shown;
+            if told.versions.len() < MOST_VERSIONS {
+                told.versions.extend(version);
+            }
+        }
+    }
+
+    /// Versions that began at the same moment followed each other as they are told, in whatever order they were heard of: one
+    /// that is known, and is told after one that came later, comes after it.
+    fn as_told(
+        &mut self,
+        record: &Record,
+        how: How,
+        changed: Changed,
+        version: Option<i64>,
+    ) -> Result<(Changed, Option<i64>), CatalogError> {
+        let is_known = self.ordered && how.is_exact() && matches!(changed, Changed::Known | Changed::Stale);
+        let told = self.told.1.get(&self.keys.hash_one(&record.uri)).filter(|_| self.told.0 == Some(record.begin));
+        let (Some(known), Some(told)) = (version.filter(|_| is_known), told) else { return Ok((changed, version)) };
+        let whole = told.versions.len() < MOST_VERSIONS && !told.versions.contains(&known);
+        if !whole || !told.versions.iter().any(|before| *before > known) {
+            return Ok((changed, version));
+        }
+        Ok(match self.transaction.comes_last(known)? {
+            Some(next) => (Changed::Known, Some(next)),
+            None => (changed, version),
+        })
+    }
+
+    /// The last document of a feed has been applied. What it says last of a resource is so, however often it was
+    /// so before.
+    pub(super) fn settle(&mut self) -> Result<(), CatalogError> {
+        for (record, how) in std::mem::take(&mut self.stale).into_values() {
+            let (changed, _) = self.change(&record, how, true)?;
+            self.tally.count(changed);
+        }
+        Ok(())
+    }
+
+    /// What an entry says happened; `None`, with a warning, if nothing can be made of it.
+    fn record(
+        &self,
+        document: &Spooled,
+        entry: &Entry,
+        facts: &Facts,
+        moment: Datetime,
+        exact: bool,
+        warnings: &mut Warnings,
+    ) -> Option<(Record, How)> {
+        let mut record = lists::record(self.mapper, document, entry, facts, moment, warnings)?;
+        record.begin = moment;
+        let kind = facts.change.unwrap_or_else(|| {
+            warnings.push(entry.line, "an entry that does not say what changed; taken as updated");
+            Change::Updated
+        });
+        Some((record, How::change(kind, exact)))
+    }
+
+    fn change(&mut self, record: &Record, how: How, again: bool) -> Result<(Changed, Option<i64>), CatalogError> {
+        self.transaction.change(self.set.id, self.set.directory, record, how, self.first, again)
+    }
+}
