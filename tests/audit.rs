@@ -175,13 +175,18 @@ fn a_cache_is_held_to_itself_without_its_source() {
     let source = Source::start(&[("/a", "a"), ("/b", "b")], &[]);
     let mut mirror = Mirror::mount(&source.url("/"), "poll=0,timeout=2");
     assert_eq!(mirror.read("a").unwrap(), b"a");
-    drop(source);
     let sound = |mirror: &Mirror| {
         let (code, said) = audit(mirror, &["--content"]);
         assert!(code == Some(0) && said.contains("the cache is sound") && said.contains("not compared"), "{said}");
         let found = json(mirror, &["--content"]);
         assert!(found["not_compared"].is_string() && found["checked_files"] == 1, "{found:#}");
     };
+    // Part of it is ill: that is not a Source which offers nothing.
+    for ill in ["/capabilitylist.xml", "/.well-known/resourcesync"] {
+        source.server.on(ill, |_| Reply::status(503));
+        sound(&mirror);
+    }
+    drop(source);
     sound(&mirror);
     let (code, said) = audit(&mirror, &[]);
     assert!(code == Some(1) && !said.contains("sound"), "without --content there is nothing to look at: {said}");
@@ -219,4 +224,36 @@ fn content_that_a_crash_left_and_that_is_nobody_s_goes() {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     assert!(own.exists(), "what is somebody's stays");
+}
+
+#[test]
+fn what_a_killed_daemon_left_and_comes_anew_is_not_let_go() {
+    let bodies: Vec<(String, String)> = (0..400).map(|n| (format!("/{n}.txt"), format!("content {n}"))).collect();
+    let resources: Vec<(&str, &str)> = bodies.iter().map(|(path, body)| (path.as_str(), body.as_str())).collect();
+    let source = Source::start(&resources, &[]);
+    let mirror = Mirror::mount(&source.url("/"), "poll=0,content=all");
+    let all = i64::try_from(bodies.len()).unwrap();
+    let began = std::time::Instant::now();
+    let is_here = || mirror.count("SELECT count(*) FROM version WHERE object IS NOT NULL");
+    while is_here() < all {
+        assert!(began.elapsed() < std::time::Duration::from_secs(60), "{} of {all} files came", is_here());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    mirror.kill();
+    // All of it has come, and nobody wrote down that it did.
+    let catalog = rusqlite::Connection::open(mirror.cache.join("catalog.db")).unwrap();
+    catalog.execute_batch("BEGIN; UPDATE version SET object = NULL; DELETE FROM object; COMMIT").unwrap();
+    drop(catalog);
+    // What came within the last seconds is left alone.
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    assert!(mirror.try_mount().status.success());
+    let began = std::time::Instant::now();
+    loop {
+        let audit = run(&["audit", "--content", &mirror.directory.to_string_lossy()]);
+        assert!(audit.status.success(), "{}", text(&audit));
+        if is_here() == all {
+            break;
+        }
+        assert!(began.elapsed() < std::time::Duration::from_secs(60), "{} of {all} files came", is_here());
+    }
 }

@@ -114,7 +114,10 @@ fn what_was_written_and_not_flushed_may_be_lost_and_the_cache_is_true() {
         let expected: Vec<String> = history.now.keys().map(|path| path.trim_start_matches('/').to_owned()).collect();
         assert_eq!(mirror.files(), expected, "SEED={seed}, round {round}");
         for (path, body) in history.now.iter().skip(usize::try_from(round % 7).unwrap()).step_by(7) {
-            assert_eq!(mirror.read(path.trim_start_matches('/')).unwrap(), *body, "SEED={seed}, round {round}, {path}");
+            let read = mirror.read(path.trim_start_matches('/'));
+            let read =
+                read.unwrap_or_else(|error| panic!("SEED={seed}, round {round}: {path}: {error}: {}", mirror.errors()));
+            assert!(read == *body, "SEED={seed}, round {round}, {path}");
         }
         let versions = mirror.count("SELECT count(*) FROM version").unsigned_abs();
         assert_eq!(versions, history.versions, "SEED={seed}, round {round}: versions");

@@ -142,6 +142,8 @@ pub async fn discover(client: &Arc<Client>, source: &str) -> Result<Discovery> {
             Trouble::BadUrl(format!("{error}; a Source is named by its URL, https://source.example/")),
         )
     })?;
+    // A Source that is ill for a moment is not one without this route.
+    let is_ill = |error: &SourceError| error.trouble.is_away() || error.trouble.passes();
     let mut explorer = Explorer { client, warnings: Vec::new(), failed: false };
     let mut tried: Vec<SourceError> = Vec::new();
     let is_origin = matches!(url.path(), "" | "/") && url.query().is_none();
@@ -149,10 +151,10 @@ pub async fn discover(client: &Arc<Client>, source: &str) -> Result<Discovery> {
         match explorer.document(&well_known).await {
             Ok(seen) => match explorer.sets(Route::WellKnown, seen).await {
                 Ok(found) => return Ok(found),
+                Err(error) if is_ill(&error) => return Err(error),
                 Err(error) => tried.push(error),
             },
-            // A Source that is ill for a moment is not one without this route.
-            Err(error) if error.trouble.is_away() || error.trouble.passes() => return Err(error),
+            Err(error) if is_ill(&error) => return Err(error),
             Err(error) => tried.push(error),
         }
     }
@@ -160,14 +162,16 @@ pub async fn discover(client: &Arc<Client>, source: &str) -> Result<Discovery> {
         Ok(Page::Document(seen)) => return explorer.sets(Route::Document, *seen).await,
         Ok(Page::Links(route, links)) => match explorer.linked(route, &links).await {
             Ok(found) => return Ok(found),
+            Err(error) if is_ill(&error) => return Err(error),
             Err(error) => tried.push(error),
         },
-        Err(error) if error.trouble.is_away() || error.trouble.passes() => return Err(error),
+        Err(error) if is_ill(&error) => return Err(error),
         Err(error) => tried.push(error),
     }
     if is_origin {
         match explorer.robots(&url).await {
             Ok(found) => return Ok(found),
+            Err(error) if is_ill(&error) => return Err(error),
             Err(error) => tried.push(error),
         }
     }

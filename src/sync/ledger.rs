@@ -18,7 +18,7 @@ use super::SyncError;
 use super::open_files::OpenFiles;
 use super::room;
 use super::status::Status;
-use crate::catalog::{CatalogError, Changes, Content, Looked, MemberState, News, Transaction, Writer};
+use crate::catalog::{CatalogError, Changes, Content, Looked, MemberState, News, Stored, Transaction, Writer};
 use crate::document::Datetime;
 use crate::store::{Object, Store};
 
@@ -380,12 +380,13 @@ impl Ledger {
     /// Lets content go that is nobody's: of these files those that are as old as they were, and of which the catalog knows
     /// nothing. Returns how many files and bytes that were.
     pub(super) async fn let_leftovers_go(&self, files: Vec<Object>) -> Result<(u64, u64), SyncError> {
-        let store = Arc::clone(&self.0.store);
+        let (own, store) = (self.clone(), Arc::clone(&self.0.store));
         self.step(move |writer| {
             let (readers, mut gone) = (writer.readers(), (0, 0));
+            let wanted: HashSet<[u8; 32]> = own.locked().contents.values().map(|content| content.sha256).collect();
             for file in files {
                 let is_old = store.came(&file.sha256).is_ok_and(|came| came == file.came);
-                if is_old && !readers.ask(|reader| reader.has_object(&file.sha256))? {
+                if is_old && !wanted.contains(&file.sha256) && !readers.ask(|reader| reader.has_object(&file.sha256))? {
                     store.remove(&file.sha256).map_err(|error| on_disk(&store, error))?;
                     gone = (gone.0 + 1, gone.1 + file.size);
                 }
@@ -493,11 +494,11 @@ async fn write_batch(ledger: &Ledger, batch: Vec<Fact>) {
         .step(move |writer| {
             let now = Datetime::now();
             let mut transaction = writer.begin(false)?;
-            let (mut came, mut went, mut missed) = (0, 0, false);
+            let (mut came, mut went, mut missed) = (0, 0, Vec::new());
             for fact in &facts {
                 match fact {
                     // Another may have let go of the same content since it came.
-                    Fact::Stored(_, content) if !store.has(&content.sha256) => missed = true,
+                    Fact::Stored(_, content) if !store.has(&content.sha256) => missed.push(content.sha256),
                     Fact::Stored(version, content) => {
                         if transaction.store(*version, content, now)? {
                             came += content.size;
@@ -506,7 +507,7 @@ async fn write_batch(ledger: &Ledger, batch: Vec<Fact>) {
                     Fact::Size(version, size) => transaction.settle_size(*version, *size)?,
                     Fact::Superseded(version, content) => {
                         let here = content.filter(|content| store.has(&content.sha256));
-                        missed |= here.is_none() && content.is_some();
+                        missed.extend(content.filter(|_| here.is_none()).map(|content| content.sha256));
                         if transaction.supersede(*version, here.as_ref(), now)? {
                             came += here.map_or(0, |content| content.size);
                         }
@@ -518,7 +519,7 @@ async fn write_batch(ledger: &Ledger, batch: Vec<Fact>) {
                     Fact::Lost(sha256) if store.has(sha256) => {}
                     Fact::Lost(sha256) => {
                         went += transaction.forget_content(sha256)?;
-                        missed = true;
+                        missed.push(*sha256);
                     }
                     Fact::Settled(_) => {}
                 }
@@ -526,11 +527,10 @@ async fn write_batch(ledger: &Ledger, batch: Vec<Fact>) {
             Ok(((came, went, missed), transaction.commit()?))
         })
         .await;
+    let mut gone = Vec::new();
     match result {
         Ok((came, went, missed)) => {
-            if missed {
-                ledger.0.missed.send_replace(());
-            }
+            gone.extend(missed.into_iter().map(Stored::Object));
             ledger.0.stored.fetch_add(came, Ordering::Relaxed);
             // Nothing goes that was not counted when it came.
             ledger.0.stored.fetch_sub(went, Ordering::Relaxed);
@@ -544,6 +544,11 @@ async fn write_batch(ledger: &Ledger, batch: Vec<Fact>) {
         pending.contents.retain(|version, _| !versions.contains(version));
         pending.sizes.retain(|version, _| !sized.contains(version));
         pending.members.retain(|version, _| !looked.contains(version));
+    }
+    if !gone.is_empty() {
+        // What is open of it would pass for being here.
+        ledger.0.open_files.close(&gone);
+        ledger.0.missed.send_replace(());
     }
     ledger.keep_to_the_limit().await;
     closing.into_iter().for_each(|done| {

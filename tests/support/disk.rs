@@ -222,10 +222,15 @@ impl Disk {
         }
     }
 
-    /// The power comes back. Whoever used it must be gone.
+    /// The power comes back. Whoever used it, and is still about to write, writes to what is dead.
     pub fn comes_back(&mut self) {
         self.detach();
-        self.platter.lock().expect("no panic").dead = false;
+        let (durable, flushes) = {
+            let mut dead = self.platter.lock().expect("no panic");
+            (dead.durable.clone(), std::mem::take(&mut dead.flushes))
+        };
+        let platter = Platter { durable, waiting: BTreeMap::new(), dead: false, flushes };
+        self.platter = Arc::new(Mutex::new(platter));
         self.attach();
         self.mount();
     }
