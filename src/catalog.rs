@@ -50,7 +50,7 @@ use std::path::Path;
 
 use thiserror::Error;
 
-pub use changes::{Changed, How};
+pub use changes::{Changed, How, Moved};
 pub use channels::{Backlog, Channel, Reading, Subscription, Waiting};
 pub use compare::{Compared, Comparison, Difference, Kept};
 pub use feeds::{Beginning, Feed, Offer, Tally};

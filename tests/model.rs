@@ -423,18 +423,28 @@ impl Model {
             }
             last
         };
-        let files = stable();
-        let mut there = self.history.after(self.applied);
-        let mut next = self.history.told[self.applied..].iter();
-        let mut changes = self.applied;
-        let found = loop {
-            if there.len() == files.len() && there.keys().all(|path| files.contains(path)) {
-                break Some(changes);
+        let found_in = |files: &BTreeSet<String>| {
+            let mut there = self.history.after(self.applied);
+            let mut next = self.history.told[self.applied..].iter();
+            let mut changes = self.applied;
+            loop {
+                if there.len() == files.len() && there.keys().all(|path| files.contains(path)) {
+                    break Some(changes);
+                }
+                next.next()?.happen(&mut there);
+                changes += 1;
             }
-            let Some(happened) = next.next() else { break None };
-            happened.happen(&mut there);
-            changes += 1;
         };
+        let mut files = stable();
+        let mut found = found_in(&files);
+        // The kernel is told of a step directory by directory, just after it was made.
+        for _ in 0..20 {
+            if found.is_none() {
+                std::thread::sleep(Duration::from_millis(100));
+                files = stable();
+                found = found_in(&files);
+            }
+        }
         let now: BTreeSet<String> = self.history.now.keys().cloned().collect();
         assert!(
             found.is_some(),

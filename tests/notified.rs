@@ -5,6 +5,7 @@
 
 mod support;
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use support::changes::{agrees, at};
@@ -106,10 +107,26 @@ fn versions_of_one_second_are_in_the_order_of_the_list_whatever_order_they_came_
             }
             let told: Vec<usize> = order.iter().copied().chain(more.then_some(3)).collect();
             for n in &told {
+                telling.source.server.file("/data/0.txt", bodies[*n]);
                 sends.send(&notification(if *n == 3 { 10 } else { 9 }, if *n == 3 { 20 } else { 10 }, &changes[*n]));
-                std::thread::sleep(Duration::from_millis(100));
+                std::thread::sleep(Duration::from_millis(200));
             }
             dealt_with(&mirror, i64::try_from(told.len()).unwrap());
+            let versions = || -> Vec<serde_json::Value> {
+                serde_json::from_str(&output(&["log", "--json", &mirror.path("data/0.txt").to_string_lossy()])).unwrap()
+            };
+            let names = |versions: &[serde_json::Value]| -> BTreeMap<String, String> {
+                let named = versions.iter().filter(|one| one["name"].is_string() && one["cached"] == true);
+                named.map(|one| (one["hash"].to_string(), one["name"].to_string())).collect()
+            };
+            let named = names(&versions());
+            telling.source.server.file("/data/0.txt", *bodies.last().unwrap());
+            if *order == [1, 0, 2] {
+                // An edition that is older than what was notified.
+                telling.source.changes(&changes[..2].concat());
+                mirror.refreshed();
+                agrees(&mirror, &telling.source);
+            }
             let expected: Vec<String> = bodies
                 .iter()
                 .rev()
@@ -118,12 +135,20 @@ fn versions_of_one_second_are_in_the_order_of_the_list_whatever_order_they_came_
                 .collect();
             for edition in ["", "<!-- another edition -->"] {
                 telling.source.changes(&(changes.concat() + edition));
+                // Whatever has it read: what is current now is wanted.
+                sends.send("");
+                let began = Instant::now();
+                while versions()[0]["cached"] != true || versions().len() != expected.len() {
+                    assert!(began.elapsed() < Duration::from_secs(30), "{order:?} more={more}: {:#?}", versions());
+                    std::thread::sleep(Duration::from_millis(50));
+                }
                 mirror.refreshed();
                 agrees(&mirror, &telling.source);
-                let log = output(&["log", "--json", &mirror.path("data/0.txt").to_string_lossy()]);
-                let versions: Vec<serde_json::Value> = serde_json::from_str(&log).unwrap();
-                let found: Vec<&str> = versions.iter().filter_map(|one| one["hash"].as_str()).collect();
-                assert_eq!(found, expected, "{order:?} more={more} {edition}: {log}");
+                let now = versions();
+                let found: Vec<&str> = now.iter().filter_map(|one| one["hash"].as_str()).collect();
+                assert_eq!(found, expected, "{order:?} more={more} {edition}: {now:#?}");
+                let after = names(&now);
+                assert!(named.iter().all(|(hash, name)| after.get(hash) == Some(name)), "{named:#?}, then {after:#?}");
             }
         }
     }

@@ -116,6 +116,15 @@ pub(super) struct Names {
 /// The names of a resource, and the one that has its current version, with that.
 type Found = (Names, Option<(i64, i64)>);
 
+/// A version that was put elsewhere among those of its moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Moved {
+    /// Its number from now on.
+    pub version: i64,
+    /// Whether the resource has another current version, or the same by another number.
+    pub is_current: bool,
+}
+
 /// One of the versions of a resource that began at the same moment.
 struct AtOnce {
     id: i64,
@@ -467,53 +476,96 @@ impl Transaction<'_> {
         Ok(version)
     }
 
-    /// Of versions of a resource that began at one moment, this one comes last: readers go by their numbers, so it gets a new
-    /// one, which is returned. None where the order of them cannot be told: some have the same bytes, or the resource went
-    /// between them.
+    /// Of versions of a resource that began at one moment, this one comes after those of `told`; those that nobody told of come
+    /// after it if they are `later`, and before it if not. Readers go by the numbers of versions, so whatever is moved gets a
+    /// new one. None where the order of them cannot be told: some have the same bytes, or the resource went between them.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn comes_last(&mut self, version: i64) -> Result<Option<i64>> {
+    pub fn comes_after(&mut self, version: i64, told: &[i64], later: bool) -> Result<Option<Moved>> {
         let (name, begin): (i64, i64) = self
             .connection()
             .prepare_cached("SELECT name, begin FROM version WHERE id = ?1")?
             .query_row([version], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let group: Vec<AtOnce> = self
-            .connection()
-            .prepare_cached(
-                "SELECT id, hashes, until, gone IS NOT NULL FROM version
-                     WHERE name = ?1 AND until IS NOT NULL AND begin = ?2 AND COALESCE(change, 0) < 16
-                 UNION ALL SELECT v.id, v.hashes, NULL, 0 FROM name n JOIN version v ON v.id = n.version
-                     WHERE n.id = ?1 AND v.begin = ?2
-                 ORDER BY 1 LIMIT ?3",
-            )?
-            .query_map(params![name, begin, MOST_AT_ONCE + 1], |row| {
-                let hashes: Option<Vec<u8>> = row.get(1)?;
-                let hashes = hashes.as_deref().map(Hashes::from_bytes).unwrap_or_default();
-                Ok(AtOnce { id: row.get(0)?, hashes, until: row.get(2)?, went: row.get(3)? })
-            })?
-            .collect::<rusqlite::Result<_>>()?;
+        let group = self.began_at_once(name, begin)?;
         let alike = group
             .iter()
             .enumerate()
             .any(|(index, one)| group[..index].iter().any(|other| other.hashes.agree(&one.hashes)));
         let Some((last, before)) = group.split_last() else { return Ok(None) };
-        let (went_between, until) = (before.iter().any(|one| one.went) || last.until == Some(begin), last.until);
-        let last = last.id;
-        if alike || went_between || last == version || group.len() > MOST_AT_ONCE as usize {
+        let went_between = before.iter().any(|one| one.went) || last.until == Some(begin);
+        if alike || went_between || last.id == version || group.len() > MOST_AT_ONCE as usize {
             return Ok(None);
         }
+        let is_current = last.until.is_none();
+        let (mut end, mut own) = (last.id, version);
+        let others = group.iter().map(|one| one.id).filter(|id| later && *id > version && !told.contains(id));
+        for moved in std::iter::once(version).chain(others) {
+            let next = self.renumber(moved)?;
+            own = if moved == version { next } else { own };
+            end = if moved == end { next } else { end };
+        }
+        let last = self.next_version - 1;
+        if end != last {
+            // Which list it is in, the order does not say; that of the resource is where it was.
+            self.connection()
+                .prepare_cached(
+                    "UPDATE version SET until = e.until, gone = e.gone, went = e.went, ended = e.ended,
+                         document = CASE WHEN e.until IS NULL THEN e.document ELSE version.document END
+                     FROM version e WHERE version.id = ?1 AND e.id = ?2",
+                )?
+                .execute([last, end])?;
+            self.connection()
+                .prepare_cached(
+                    "UPDATE version SET until = begin, gone = NULL, went = NULL, ended = COALESCE(ended, ?2) WHERE id = ?1",
+                )?
+                .execute([end, self.now])?;
+        }
+        if is_current {
+            self.connection()
+                .prepare_cached("UPDATE name SET version = ?2, changed = ?3 WHERE id = ?1")?
+                .execute([name, last, self.now])?;
+            let (parent, own): (i64, String) = self
+                .connection()
+                .prepare_cached("SELECT parent, name FROM name WHERE id = ?1")?
+                .query_row([name], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            self.tree.count(&self.transaction, parent, &own, 0)?;
+        }
+        self.lived(name, begin, group.last().and_then(|last| last.until).unwrap_or(i64::MIN))?;
+        Ok(Some(Moved { version: own, is_current }))
+    }
+
+    /// The Source's own versions of a name that began at a moment, in their order; no more than one too many.
+    fn began_at_once(&self, name: i64, begin: i64) -> Result<Vec<AtOnce>> {
+        let mut statement = self.connection().prepare_cached(
+            "SELECT id, hashes, until, gone IS NOT NULL FROM version
+                 WHERE name = ?1 AND until IS NOT NULL AND begin = ?2 AND COALESCE(change, 0) < 16
+             UNION ALL SELECT v.id, v.hashes, NULL, 0 FROM name n JOIN version v ON v.id = n.version
+                 WHERE n.id = ?1 AND v.begin = ?2
+             ORDER BY 1 LIMIT ?3",
+        )?;
+        let group = statement.query_map(params![name, begin, MOST_AT_ONCE + 1], |row| {
+            let hashes: Option<Vec<u8>> = row.get(1)?;
+            let hashes = hashes.as_deref().map(Hashes::from_bytes).unwrap_or_default();
+            Ok(AtOnce { id: row.get(0)?, hashes, until: row.get(2)?, went: row.get(3)? })
+        })?;
+        Ok(group.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Gives a version the next number, and returns that. What it is called among versions stays; whoever has it open goes on
+    /// with what it was.
+    fn renumber(&mut self, version: i64) -> Result<i64> {
         let next = self.next_version;
         self.next_version += 1;
         self.connection()
             .prepare_cached(
                 "INSERT INTO version (id, name, document, begin, until, mtime, dated, size, settled, hashes, media, extra, object,
                      served, change, gone, came, went, ended, rank)
-                 SELECT ?2, v.name, v.document, v.begin, l.until, v.mtime, v.dated, v.size, v.settled, v.hashes, v.media, v.extra,
-                     v.object, v.served, v.change, l.gone, v.came, l.went, l.ended, v.rank
-                 FROM version v JOIN version l ON l.id = ?3 WHERE v.id = ?1",
+                 SELECT ?2, name, document, begin, until, mtime, dated, size, settled, hashes, media, extra, object,
+                     served, change, gone, came, went, ended, COALESCE(rank, id)
+                 FROM version WHERE id = ?1",
             )?
-            .execute([version, next, last])?;
+            .execute([version, next])?;
         self.connection()
             .prepare_cached(
                 "INSERT INTO member (version, package, header, compressed, size, crc, name_length, deflated, hashes, coded, state)
@@ -525,23 +577,7 @@ impl Transaction<'_> {
             .prepare_cached("UPDATE patch SET version = ?2 WHERE version = ?1")?
             .execute([version, next])?;
         self.orphan(version, next)?;
-        self.connection()
-            .prepare_cached(
-                "UPDATE version SET until = begin, gone = NULL, went = NULL, ended = COALESCE(ended, ?2) WHERE id = ?1",
-            )?
-            .execute([last, self.now])?;
-        if until.is_none() {
-            self.connection()
-                .prepare_cached("UPDATE name SET version = ?2, changed = ?3 WHERE id = ?1")?
-                .execute([name, next, self.now])?;
-            let (parent, own): (i64, String) = self
-                .connection()
-                .prepare_cached("SELECT parent, name FROM name WHERE id = ?1")?
-                .query_row([name], |row| Ok((row.get(0)?, row.get(1)?)))?;
-            self.tree.count(&self.transaction, parent, &own, 0)?;
-        }
-        self.lived(name, begin, until.unwrap_or(i64::MIN))?;
-        Ok(Some(next))
+        Ok(next)
     }
 
     /// An earlier version of the same bytes, whose content is still here.

@@ -175,20 +175,20 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// The content with this digest turned out to be missing or damaged. Returns its size.
+    /// The content with this digest turned out to be missing or damaged. Returns its size, if it was known.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn forget_content(&self, sha256: &[u8; 32]) -> Result<u64> {
+    pub fn forget_content(&self, sha256: &[u8; 32]) -> Result<Option<u64>> {
         let found: Option<(i64, i64)> = self
             .connection()
             .query_row("SELECT id, size FROM object WHERE sha256 = ?1", [sha256.as_slice()], |row| {
                 Ok((row.get(0)?, row.get(1)?))
             })
             .optional()?;
-        let Some((object, size)) = found else { return Ok(0) };
+        let Some((object, size)) = found else { return Ok(None) };
         self.forget_object(object)?;
-        Ok(size.unsigned_abs())
+        Ok(Some(size.unsigned_abs()))
     }
 
     /// All content of now is known to have reached the disk.

@@ -466,7 +466,7 @@ impl Contents {
     /// Content has come: it becomes the version's, unless `stat` has shown another size. Then it becomes
     /// that of a successor, so that no reader sees the one contradict the other.
     fn land(&self, row: &VersionRow, content: Content) -> Result<Ready, Failure> {
-        let reason = match self.keep(row.id, content)? {
+        let reason = match self.keep(row, content)? {
             Kept::Yes => {
                 let lost = || self.failed(row.id, format!("{}: the cache has lost it", row.uri));
                 return self.open(row.id, content).ok_or_else(lost);
@@ -483,16 +483,16 @@ impl Contents {
     }
 
     /// Makes content that has come a version's, if it is what readers were shown of that, up to now.
-    pub(super) fn keep(&self, version: i64, content: Content) -> Result<Kept, Failure> {
-        let Some(row) = self.row(version)? else {
-            return Err(self.failed(version, REPLACED.to_owned()));
-        };
+    pub(super) fn keep(&self, before: &VersionRow, content: Content) -> Result<Kept, Failure> {
+        // One whose place another has taken meanwhile is what it was.
+        let now = self.row(before.id)?;
+        let row = now.as_ref().unwrap_or(before);
         if row.served.is_some_and(|served| served != content.sha256) {
             return Ok(Kept::OtherBytes);
         }
         let shown = match row.size {
             Some(shown) if shown != content.size => Err(shown),
-            _ => self.ledger.stored(version, content),
+            _ => self.ledger.stored(row.id, content),
         };
         Ok(shown.map_or_else(Kept::OtherSize, |()| Kept::Yes))
     }
@@ -525,8 +525,8 @@ impl Contents {
             && let Some(size) = self.head(&row).await
         {
             // It may have been read while this was asked.
-            let known = self.row(version)?.and_then(|row| row.size);
-            return Ok(known.unwrap_or_else(|| self.ledger.size(version, size)));
+            let said = self.ledger.size(version, size);
+            return Ok(self.row(version)?.and_then(|row| row.size).unwrap_or(said));
         }
         self.read(version, 0, u64::MAX / 2).await.map(|ready| ready.size)
     }

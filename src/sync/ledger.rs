@@ -364,17 +364,23 @@ impl Ledger {
     /// Lets content go that is not what it was.
     pub(super) async fn discard(&self, sha256: [u8; 32]) -> Result<(), SyncError> {
         let store = Arc::clone(&self.0.store);
-        let went = self
-            .step(move |writer| {
-                let transaction = writer.begin(true)?;
-                let went = transaction.forget_content(&sha256)?;
-                let changes = transaction.commit()?;
-                store.remove(&sha256).map_err(|error| on_disk(&store, error))?;
-                Ok((went, changes))
-            })
-            .await?;
-        self.0.stored.fetch_sub(went, Ordering::Relaxed);
-        Ok(())
+        self.step(move |writer| {
+            // First: what is missing is noticed when it is read, and what is damaged is not.
+            store.remove(&sha256).map_err(|error| on_disk(&store, error))?;
+            let transaction = writer.begin(true)?;
+            transaction.forget_content(&sha256)?;
+            Ok(((), transaction.commit()?))
+        })
+        .await?;
+        self.missing(&[Stored::Object(sha256)]);
+        self.recount().await
+    }
+
+    /// Content was found not to be here.
+    fn missing(&self, places: &[Stored]) {
+        // What is open of it would pass for being here.
+        self.0.open_files.close(places);
+        self.0.missed.send_replace(());
     }
 
     /// Lets content go that is nobody's: of these files those that are as old as they were, and of which the catalog knows
@@ -518,8 +524,10 @@ async fn write_batch(ledger: &Ledger, batch: Vec<Fact>) {
                     // It may have come again since.
                     Fact::Lost(sha256) if store.has(sha256) => {}
                     Fact::Lost(sha256) => {
-                        went += transaction.forget_content(sha256)?;
-                        missed.push(*sha256);
+                        if let Some(size) = transaction.forget_content(sha256)? {
+                            went += size;
+                            missed.push(*sha256);
+                        }
                     }
                     Fact::Settled(_) => {}
                 }
@@ -546,9 +554,7 @@ async fn write_batch(ledger: &Ledger, batch: Vec<Fact>) {
         pending.members.retain(|version, _| !looked.contains(version));
     }
     if !gone.is_empty() {
-        // What is open of it would pass for being here.
-        ledger.0.open_files.close(&gone);
-        ledger.0.missed.send_replace(());
+        ledger.missing(&gone);
     }
     ledger.keep_to_the_limit().await;
     closing.into_iter().for_each(|done| {

@@ -175,7 +175,7 @@ impl Contents {
             }
             Ok(Unfolded::Object(served)) => {
                 let content = served.content;
-                let kept = self.keep(row.id, content).map_err(|error| failed(Trouble::Nowhere(error.to_string())))?;
+                let kept = self.keep(row, content).map_err(|error| failed(Trouble::Nowhere(error.to_string())))?;
                 if matches!(kept, Kept::Yes) {
                     return self
                         .open(row.id, content)

@@ -8,7 +8,7 @@
 //!
 //! **Never knows** where a document is from, and what is read next.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 
 use super::attach::{Attacher, Fresh};
@@ -22,6 +22,8 @@ use crate::store::Store;
 
 /// The most changes within one moment that are remembered, to tell an older edition of a list.
 const MOST_WITHIN: usize = 1_000_000;
+/// The most resources that changed within one moment whose versions are put in order.
+const MOST_ORDERED: usize = 50_000;
 /// The most versions of one resource within one moment whose order is looked at.
 const MOST_VERSIONS: usize = 64;
 /// The most changes that may have happened again which are remembered until what follows them is known.
@@ -34,13 +36,14 @@ pub(super) struct End {
     pub(super) broken: Option<String>,
 }
 
-/// What was told of a resource at one moment.
+/// What was told of one moment.
 #[derive(Default)]
-struct ToldOf {
-    /// Whether it told of what the tree shows.
-    shown: bool,
-    /// The versions, in the order in which they were told.
-    versions: Vec<i64>,
+struct Told {
+    moment: Option<Datetime>,
+    /// The resources of which it told what the tree shows.
+    shown: HashSet<u64>,
+    /// The versions of each, in the order in which they were told.
+    versions: HashMap<u64, Vec<i64>>,
 }
 
 /// One step of the writer, into which documents are read.
@@ -61,7 +64,7 @@ pub(super) struct Step<'s, 'w> {
     /// Whether what is read later is told later; notifications come as they do.
     pub(super) ordered: bool,
     /// The resources that changed, by what was read so far, at the moment that was come to.
-    told: (Option<Datetime>, HashMap<u64, ToldOf>),
+    told: Told,
     keys: RandomState,
 }
 
@@ -85,7 +88,7 @@ impl<'s, 'w> Step<'s, 'w> {
             stale: HashMap::new(),
             forgot: false,
             ordered: true,
-            told: (None, HashMap::new()),
+            told: Told::default(),
             keys: RandomState::new(),
         }
     }
@@ -129,8 +132,8 @@ impl<'s, 'w> Step<'s, 'w> {
                 (last, earliest) = (last.max(own), earliest.max(own));
             }
             let (changed, version) = self.change(&record, how, false)?;
-            let (changed, version) = self.as_told(&record, how, changed, version)?;
             let skipped = survey.before.max(document.about.from.or(Some(moment)));
+            let (changed, version) = self.as_told(&record, how, (changed, version), skipped < Some(moment))?;
             match changed {
                 Changed::Stale if !how.is_exact() || skipped >= Some(moment) || self.has_told(&record) => {
                     if self.stale.len() < MOST_STALE || self.stale.contains_key(&record.uri) {
@@ -179,43 +182,48 @@ impl<'s, 'w> Step<'s, 'w> {
     /// is read is older than that: an edition that was kept too long somewhere, or the list of before a notification.
     fn has_told(&self, record: &Record) -> bool {
         // Of too many within one moment, none is taken for older.
-        let told = &self.told.1;
-        self.told.0 == Some(record.begin)
-            && (told.len() >= MOST_WITHIN || told.get(&self.keys.hash_one(&record.uri)).is_some_and(|told| told.shown))
+        let shown = &self.told.shown;
+        self.told.moment == Some(record.begin)
+            && (shown.len() >= MOST_WITHIN || shown.contains(&self.keys.hash_one(&record.uri)))
     }
 
     fn note_told(&mut self, record: &Record, shown: bool, version: Option<i64>) {
-        if self.told.0 != Some(record.begin) {
-            self.told = (Some(record.begin), HashMap::new());
+        if self.told.moment != Some(record.begin) {
+            self.told = Told { moment: Some(record.begin), ..Told::default() };
         }
         let key = self.keys.hash_one(&record.uri);
-        if self.told.1.len() < MOST_WITHIN || self.told.1.contains_key(&key) {
-            let told = self.told.1.entry(key).or_default();
-            told.shown |= shown;
-            if told.versions.len() < MOST_VERSIONS {
-                told.versions.extend(version);
+        if shown && self.told.shown.len() < MOST_WITHIN {
+            self.told.shown.insert(key);
+        }
+        if self.told.versions.len() < MOST_ORDERED || self.told.versions.contains_key(&key) {
+            let versions = self.told.versions.entry(key).or_default();
+            if versions.len() < MOST_VERSIONS {
+                versions.extend(version);
             }
         }
     }
 
     /// Versions that began at the same moment followed each other as they are told, in whatever order they were heard of: one
-    /// that is known, and is told after one that came later, comes after it.
+    /// that is known, and is told after one that came later, comes after it. What was not told stays after those that were,
+    /// where the list was `read_from_before` that moment: it is older than what was not told, then.
     fn as_told(
         &mut self,
         record: &Record,
         how: How,
-        changed: Changed,
-        version: Option<i64>,
+        (changed, version): (Changed, Option<i64>),
+        read_from_before: bool,
     ) -> Result<(Changed, Option<i64>), CatalogError> {
         let is_known = self.ordered && how.is_exact() && matches!(changed, Changed::Known | Changed::Stale);
-        let told = self.told.1.get(&self.keys.hash_one(&record.uri)).filter(|_| self.told.0 == Some(record.begin));
+        let told = self.told.versions.get(&self.keys.hash_one(&record.uri));
+        let told = told.filter(|_| self.told.moment == Some(record.begin));
         let (Some(known), Some(told)) = (version.filter(|_| is_known), told) else { return Ok((changed, version)) };
-        let whole = told.versions.len() < MOST_VERSIONS && !told.versions.contains(&known);
-        if !whole || !told.versions.iter().any(|before| *before > known) {
+        let is_told_of = told.len() >= MOST_VERSIONS || told.contains(&known);
+        if is_told_of || !told.iter().any(|before| *before > known) {
             return Ok((changed, version));
         }
-        Ok(match self.transaction.comes_last(known)? {
-            Some(next) => (Changed::Known, Some(next)),
+        Ok(match self.transaction.comes_after(known, told, read_from_before)? {
+            Some(moved) if moved.is_current => (Changed::Updated, Some(moved.version)),
+            Some(moved) => (Changed::Past, Some(moved.version)),
             None => (changed, version),
         })
     }
