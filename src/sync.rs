@@ -222,6 +222,8 @@ pub struct Summary {
     pub unchanged: u64,
     /// Documents that had not changed.
     pub not_modified: u64,
+    /// Versions that stand elsewhere among those of their moment.
+    pub moved: u64,
     /// Whether a document could not be read whole.
     pub partial: bool,
 }
@@ -232,19 +234,21 @@ impl Summary {
             added: tally.added,
             updated: tally.updated,
             deleted: tally.deleted,
+            moved: tally.moved,
             unchanged: tally.known,
             ..Self::default()
         }
     }
 
     fn changed(&self) -> bool {
-        self.added + self.updated + self.deleted > 0
+        self.added + self.updated + self.deleted + self.moved > 0
     }
 
     fn add(&mut self, part: &Self) {
         self.added += part.added;
         self.updated += part.updated;
         self.deleted += part.deleted;
+        self.moved += part.moved;
         self.held += part.held;
         self.unchanged += part.unchanged;
         self.not_modified += part.not_modified;

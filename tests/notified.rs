@@ -155,6 +155,44 @@ fn versions_of_one_second_are_in_the_order_of_the_list_whatever_order_they_came_
 }
 
 #[test]
+fn of_one_second_nothing_is_told_twice_by_an_older_edition_or_the_rest_of_a_list() {
+    // What the list says at first, which of the changes are then notified, and what the list says after that.
+    let cases: [(usize, &[usize], &[usize]); 3] =
+        [(0, &[1, 0, 2, 3], &[3, 4]), (1, &[1, 3], &[2, 4]), (1, &[2, 1, 3], &[3, 4])];
+    for (read, order, editions) in cases {
+        let (mut sends, mut telling, mirror) = start(true);
+        let bodies = ["one", "two", "three", "four"];
+        let changes: Vec<String> =
+            bodies.iter().map(|body| telling.source.does("updated", "/data/0.txt", 10, body)).collect();
+        if read > 0 {
+            telling.source.server.file("/data/0.txt", bodies[0]);
+            telling.source.changes(&changes[..read].concat());
+            mirror.refreshed();
+        }
+        for n in order {
+            telling.source.server.file("/data/0.txt", bodies[*n]);
+            sends.send(&notification(9, 10, &changes[*n]));
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        dealt_with(&mirror, i64::try_from(order.len()).unwrap());
+        telling.source.server.file("/data/0.txt", bodies[3]);
+        let versions =
+            || mirror.count("SELECT count(*) FROM version v JOIN name n ON n.id = v.name WHERE n.name = '0.txt'");
+        for edition in editions {
+            telling.source.changes(&changes[..*edition].concat());
+            mirror.refreshed();
+            agrees(&mirror, &telling.source);
+        }
+        assert_eq!(versions(), 5, "{read} {order:?} {editions:?}");
+        // A second look, at what differs in nothing that counts, changes nothing.
+        telling.source.changes(&(changes.concat() + "<!-- another edition -->"));
+        mirror.refreshed();
+        agrees(&mirror, &telling.source);
+        assert_eq!(versions(), 5, "{read} {order:?} {editions:?}");
+    }
+}
+
+#[test]
 fn a_list_that_is_written_after_its_ping_is_looked_at_again() {
     let (mut sends, mut telling, mirror) = start(true);
     let first = telling.source.does("updated", "/data/0.txt", 10, "told already");

@@ -8,7 +8,7 @@ use rusqlite::{OptionalExtension, params};
 
 use super::listed::{Listed, Sameness};
 use super::transaction::{NOBODY, Transaction};
-use super::{CatalogError, Record};
+use super::{CatalogError, Record, tree};
 use crate::document::{Change, Hashes};
 use crate::path::SELF;
 
@@ -101,6 +101,8 @@ pub enum Changed {
     Stale,
     /// It came late: a version that was superseded before it was known.
     Past,
+    /// It is known, and stands elsewhere among the versions of its moment now, of which another is shown.
+    Moved,
     /// What went was never here.
     Absent,
 }
@@ -121,8 +123,8 @@ type Found = (Names, Option<(i64, i64)>);
 pub struct Moved {
     /// Its number from now on.
     pub version: i64,
-    /// Whether the resource has another current version, or the same by another number.
-    pub is_current: bool,
+    /// Whether it is what the tree shows now.
+    pub is_shown: bool,
 }
 
 /// One of the versions of a resource that began at the same moment.
@@ -205,10 +207,7 @@ impl Transaction<'_> {
                     Ok((if ended { Changed::Past } else { Changed::Absent }, None))
                 }
                 (Some((_, Some((name, _)))), Some(current)) => {
-                    let (parent, own): (i64, String) = self
-                        .connection()
-                        .prepare_cached("SELECT parent, name FROM name WHERE id = ?1")?
-                        .query_row([name], |row| Ok((row.get(0)?, row.get(1)?)))?;
+                    let (parent, own) = tree::place(self.connection(), name)?;
                     self.vanish(rset, (parent, &own), (name, current.id), record.begin, how)?;
                     Ok((Changed::Deleted, None))
                 }
@@ -525,14 +524,11 @@ impl Transaction<'_> {
             self.connection()
                 .prepare_cached("UPDATE name SET version = ?2, changed = ?3 WHERE id = ?1")?
                 .execute([name, last, self.now])?;
-            let (parent, own): (i64, String) = self
-                .connection()
-                .prepare_cached("SELECT parent, name FROM name WHERE id = ?1")?
-                .query_row([name], |row| Ok((row.get(0)?, row.get(1)?)))?;
-            self.tree.count(&self.transaction, parent, &own, 0)?;
+            let (parent, leaf) = tree::place(self.connection(), name)?;
+            self.tree.count(&self.transaction, parent, &leaf, 0)?;
         }
         self.lived(name, begin, group.last().and_then(|last| last.until).unwrap_or(i64::MIN))?;
-        Ok(Some(Moved { version: own, is_current }))
+        Ok(Some(Moved { version: own, is_shown: is_current && own == last }))
     }
 
     /// The Source's own versions of a name that began at a moment, in their order; no more than one too many.
@@ -566,13 +562,7 @@ impl Transaction<'_> {
                  FROM version WHERE id = ?1",
             )?
             .execute([version, next])?;
-        self.connection()
-            .prepare_cached(
-                "INSERT INTO member (version, package, header, compressed, size, crc, name_length, deflated, hashes, coded, state)
-                 SELECT ?2, package, header, compressed, size, crc, name_length, deflated, hashes, coded, state
-                 FROM member WHERE version = ?1",
-            )?
-            .execute([version, next])?;
+        self.inherit_member(version, next, &Hashes::default())?;
         self.connection()
             .prepare_cached("UPDATE patch SET version = ?2 WHERE version = ?1")?
             .execute([version, next])?;

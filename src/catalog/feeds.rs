@@ -116,6 +116,8 @@ pub struct Tally {
     pub deleted: u64,
     /// Versions that were superseded before they were known.
     pub past: u64,
+    /// Versions that stand elsewhere among those of their moment.
+    pub moved: u64,
     /// Changes that were in the tree already.
     pub known: u64,
     /// Deletions of what was never here.
@@ -130,6 +132,7 @@ impl Tally {
             Changed::Updated => self.updated += 1,
             Changed::Deleted => self.deleted += 1,
             Changed::Past => self.past += 1,
+            Changed::Moved => self.moved += 1,
             Changed::Known | Changed::Stale => self.known += 1,
             Changed::Absent => self.absent += 1,
         }
@@ -138,7 +141,7 @@ impl Tally {
     /// Whether the step left nothing as it was.
     #[must_use]
     pub fn changed(&self) -> bool {
-        self.added + self.updated + self.deleted + self.past > 0
+        self.added + self.updated + self.deleted + self.past + self.moved > 0
     }
 }
 

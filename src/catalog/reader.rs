@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::members::{MEMBER, MEMBER_HERE, MemberRow, member};
 use super::record::Extra;
 use super::rows::SetRow;
-use super::{CatalogError, Inode, ROOT, directory_ino, schema, version_ino};
+use super::{CatalogError, Inode, ROOT, directory_ino, schema, tree, version_ino};
 use crate::document::{Datetime, Hashes};
 use crate::path::Mapper;
 
@@ -465,11 +465,10 @@ impl Reader {
 
 /// The names that lead from (and without) `root` to `name`.
 pub(super) fn names(connection: &Connection, name: i64, root: i64) -> Result<Vec<String>> {
-    let mut statement = connection.prepare_cached("SELECT parent, name FROM name WHERE id = ?1")?;
     let mut names = Vec::new();
     let mut at = name;
     while at != root && at > 0 {
-        let (parent, name): (i64, String) = statement.query_row([at], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let (parent, name) = tree::place(connection, at)?;
         names.push(name);
         at = parent;
     }

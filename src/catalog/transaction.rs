@@ -541,18 +541,24 @@ impl<'w> Transaction<'w> {
         };
         self.insert_versions(&[NewVersion { id, name, record, media, object, size }], document, how)?;
         if let Some(before) = heir_of {
-            let hashes = (!record.hashes.is_empty()).then(|| record.hashes.to_bytes());
-            // What the manifest said of the bytes still holds them, where the new version's document says less.
-            self.transaction
-                .prepare_cached(
-                    "INSERT INTO member (version, package, header, compressed, size, crc, name_length, deflated, hashes, coded, state)
-                     SELECT ?2, package, header, compressed, size, crc, name_length, deflated,
-                            COALESCE(hashes, (SELECT NULLIF(hashes, ?3) FROM version WHERE id = ?1)), coded, state
-                     FROM member WHERE version = ?1",
-                )?
-                .execute(params![before, id, hashes])?;
+            self.inherit_member(before, id, &record.hashes)?;
         }
         Ok(id)
+    }
+
+    /// Gives a version the member that is the content of one `before` it. What the manifest said of the bytes still holds
+    /// them, where what is listed of the new version, `hashes`, says less.
+    pub(super) fn inherit_member(&self, before: i64, id: i64, hashes: &Hashes) -> Result<()> {
+        let hashes = (!hashes.is_empty()).then(|| hashes.to_bytes());
+        self.transaction
+            .prepare_cached(
+                "INSERT INTO member (version, package, header, compressed, size, crc, name_length, deflated, hashes, coded, state)
+                 SELECT ?2, package, header, compressed, size, crc, name_length, deflated,
+                        COALESCE(hashes, (SELECT NULLIF(hashes, ?3) FROM version WHERE id = ?1)), coded, state
+                 FROM member WHERE version = ?1",
+            )?
+            .execute(params![before, id, hashes])?;
+        Ok(())
     }
 
     pub(super) fn media(&mut self, media: Option<&str>) -> Result<Option<i64>> {

@@ -352,9 +352,7 @@ impl Tree {
                 .query_row(params![directory, SELF], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
                 .optional()?;
             let Some((id, version, uri, rset)) = lone else { continue };
-            let (parent, name): (i64, String) = connection
-                .prepare_cached("SELECT parent, name FROM name WHERE id = ?1")?
-                .query_row([directory], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            let (parent, name) = place(connection, directory)?;
             connection.prepare_cached("UPDATE name SET version = NULL WHERE id = ?1")?.execute([id])?;
             connection
                 .prepare_cached("UPDATE name SET version = ?2, uri = ?3, rset = ?4 WHERE id = ?1")?
@@ -366,4 +364,11 @@ impl Tree {
         }
         Ok(())
     }
+}
+
+/// The directory in which a name is, and what it is there.
+pub(super) fn place(connection: &Connection, name: i64) -> rusqlite::Result<(i64, String)> {
+    connection
+        .prepare_cached("SELECT parent, name FROM name WHERE id = ?1")?
+        .query_row([name], |row| Ok((row.get(0)?, row.get(1)?)))
 }

@@ -5,7 +5,8 @@
 //! makes nobody wait who only wants to read.
 //!
 //! Content is let go, and is written down as being here, by who holds the writer alone: no row is made of a file that is not
-//! there, and no file goes of which there is a row.
+//! there, and no file goes of which there is a row. Only what is damaged goes before its row does, so that nobody reads it
+//! meanwhile.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

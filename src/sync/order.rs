@@ -15,6 +15,9 @@ use crate::catalog::{Beginning, Feed};
 use crate::document::{Datetime, DocumentError, Entry, Facts, Reader, Warnings};
 use crate::store::Store;
 
+/// The most changes of one moment that are gone through again when more of that moment is told.
+const MOST_AGAIN: usize = 10_000;
+
 /// What a first look through a list finds.
 #[derive(Debug)]
 pub(super) struct Survey {
@@ -133,12 +136,12 @@ pub(super) fn survey(
     let in_order = |known: &Beginning| order == Order::AsWritten || known.entries == whole;
     let old = floor.map_or(0, |floor| older(&times, &order, by_lastmod, floor));
     let done = known.filter(in_order).map_or(0, |known| known.entries).max(old);
-    let skipped = usize::try_from(done).unwrap_or(usize::MAX);
+    let (done, before) = to_the_beginning_of_a_moment(&times, &order, by_lastmod, done);
     Ok(Survey {
         entries: times.len() as u64,
         digest: hasher.finalize().into(),
         known,
-        before: order.walk(&times).take(skipped).filter_map(|times| moment(times, by_lastmod)).max(),
+        before,
         order,
         by_lastmod,
         done,
@@ -174,6 +177,24 @@ fn older(times: &[Times], order: &Order, by_lastmod: bool, floor: Datetime) -> u
         }
     }
     old
+}
+
+/// How much of what is known need not be gone through again, and the time of the newest of that. What came last at one moment
+/// only all that happened at that moment tells: a list that was read up to its middle is read from there.
+fn to_the_beginning_of_a_moment(
+    times: &[Times],
+    order: &Order,
+    by_lastmod: bool,
+    done: u64,
+) -> (u64, Option<Datetime>) {
+    let known = usize::try_from(done).unwrap_or(usize::MAX);
+    let mut moments: Vec<Option<Datetime>> =
+        order.walk(times).take(known.saturating_add(1)).map(|one| moment(one, by_lastmod)).collect();
+    let next = if moments.len() > known { moments.pop().flatten() } else { None };
+    let again = moments.iter().rev().take_while(|one| one.is_some() && **one == next).count();
+    let again = if again <= MOST_AGAIN { again } else { 0 };
+    moments.truncate(moments.len() - again);
+    (done - again as u64, moments.into_iter().flatten().max())
 }
 
 fn order(times: &[Times], about: &About) -> (Order, bool) {
@@ -370,6 +391,27 @@ mod tests {
         ] {
             assert_eq!(order(&list, &about), (expected, by_lastmod), "{list:?}");
         }
+    }
+
+    #[test]
+    fn a_moment_of_which_more_is_told_is_gone_through_again() {
+        let list =
+            times(&[(Some(1), None), (Some(2), None), (None, None), (Some(2), None), (Some(2), None), (Some(5), None)]);
+        let again = |done| to_the_beginning_of_a_moment(&list, &Order::AsWritten, false, done);
+        for (done, expected) in [
+            (0, (0, None)),
+            (1, (1, Some(1))),
+            (2, (2, Some(2))),
+            (4, (3, Some(2))),
+            (5, (5, Some(2))),
+            (6, (6, Some(5))),
+        ] {
+            assert_eq!(again(done), (expected.0, expected.1.map(at)), "{done}");
+        }
+        let long = times(&vec![(Some(1), None); MOST_AGAIN + 2]);
+        let again = |done| to_the_beginning_of_a_moment(&long, &Order::AsWritten, false, done as u64);
+        assert_eq!(again(MOST_AGAIN), (0, None));
+        assert_eq!(again(MOST_AGAIN + 1), (MOST_AGAIN as u64 + 1, Some(at(1))));
     }
 
     #[test]

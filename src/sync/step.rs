@@ -145,7 +145,7 @@ impl<'s, 'w> Step<'s, 'w> {
                 _ => drop(self.stale.remove(&record.uri)),
             }
             if how.is_exact() {
-                self.note_told(&record, !matches!(changed, Changed::Stale | Changed::Past), version);
+                self.note_told(&record, !matches!(changed, Changed::Stale | Changed::Past | Changed::Moved), version);
             }
             self.tally.count(changed);
             if let (Some(attacher), Some(version)) = (&mut attacher, version) {
@@ -222,8 +222,8 @@ impl<'s, 'w> Step<'s, 'w> {
             return Ok((changed, version));
         }
         Ok(match self.transaction.comes_after(known, told, read_from_before)? {
-            Some(moved) if moved.is_current => (Changed::Updated, Some(moved.version)),
-            Some(moved) => (Changed::Past, Some(moved.version)),
+            Some(moved) if moved.is_shown => (Changed::Updated, Some(moved.version)),
+            Some(moved) => (Changed::Moved, Some(moved.version)),
             None => (changed, version),
         })
     }
