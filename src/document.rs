@@ -25,5 +25,5 @@ pub use facts::{Change, Facts};
 pub use hash::{Algorithm, Digest, Hashes};
 pub use input::{Limits, looks_like_html};
 pub use reader::{DocumentError, Reader};
-pub use record::{Attributes, Capability, Dialect, Entry, Head, Kind, Link, Warnings};
+pub use record::{Attributes, Capability, Dialect, Entry, Head, Kind, Link, Warnings, relation};
 pub use time::Datetime;

@@ -8,6 +8,9 @@ use std::path::PathBuf;
 
 use resourcesync::document::{Limits, Reader};
 
+#[path = "support/examples.rs"]
+mod examples;
+
 /// A document as both parsers see it, in one form.
 #[derive(Debug, Default, PartialEq)]
 struct Seen {
@@ -62,8 +65,22 @@ fn by_a_generic_parser(text: &str) -> Result<Seen, String> {
         node.attributes().map(|a| (a.name().to_owned(), a.value().to_owned())).collect()
     };
     let mut seen = Seen { root: root.tag_name().name().to_owned(), ..Seen::default() };
+    match seen.root.as_str() {
+        "feed" | "resync" => return Ok(by_a_generic_parser_not_a_sitemap(root)),
+        _ => {}
+    }
+    if let Some(kind) = root.attribute((TERMS, "type")) {
+        assert_eq!(kind, "changeset");
+        seen.md.insert("capability".to_owned(), "changelist".to_owned());
+    }
+    let is_0_1 = seen.capability.is_some() || text.contains("xmlns:xhtml") || seen.md.contains_key("capability");
     for child in root.children().filter(|node| node.is_element()) {
-        if rs(&child, "md") {
+        if child.tag_name().namespace() == Some(XHTML) {
+            match child.tag_name().name() {
+                "link" => seen.links.push(attributes(child)),
+                _ => drop(seen.md.insert("modified".to_owned(), child.attribute("content").unwrap().to_owned())),
+            }
+        } else if rs(&child, "md") {
             seen.md = attributes(child);
         } else if rs(&child, "ln") {
             seen.links.push(attributes(child));
@@ -71,9 +88,32 @@ fn by_a_generic_parser(text: &str) -> Result<Seen, String> {
             let mut entry = Entry::default();
             for part in child.children().filter(|node| node.is_element()) {
                 let text = part.text().unwrap_or_default().trim().to_owned();
+                let mut say = |name: &str, value: String, between: &str| {
+                    let said = entry.md.entry(name.to_owned()).or_default();
+                    *said = if said.is_empty() { value } else { format!("{said}{between}{value}") };
+                };
                 match part.tag_name().name() {
-                    "loc" => entry.loc = text,
-                    "lastmod" => entry.lastmod = Some(text),
+                    "loc" => {
+                        part.attribute((TERMS, "protocol"))
+                            .into_iter()
+                            .for_each(|to| say("protocol", to.to_owned(), ""));
+                        entry.loc = text;
+                    }
+                    "lastmod" => {
+                        part.attribute((TERMS, "type")).into_iter().for_each(|kind| say("change", kind.to_owned(), ""));
+                        entry.lastmod = Some(text);
+                    }
+                    "expires" if is_0_1 => {
+                        say("expires", text, "");
+                        say("change", "deleted".to_owned(), "");
+                    }
+                    "fixity" => say("hash", hexadecimal(part.attribute("type").unwrap(), &text), " "),
+                    "size" => say("length", text, ""),
+                    "mimetype" => say("type", text, ""),
+                    "contentencoding" => say("encoding", text, ""),
+                    "path" => say("path", text, ""),
+                    "meta" => say(part.attribute("name").unwrap(), part.attribute("content").unwrap().to_owned(), "\n"),
+                    "link" => entry.links.push(attributes(part)),
                     "changefreq" => entry.changefreq = Some(text),
                     _ if rs(&part, "md") => entry.md = attributes(part),
                     _ if rs(&part, "ln") => entry.links.push(attributes(part)),
@@ -85,6 +125,60 @@ fn by_a_generic_parser(text: &str) -> Result<Seen, String> {
     }
     seen.capability = seen.md.get("capability").cloned();
     Ok(seen)
+}
+
+const TERMS: &str = "http://www.openarchives.org/rs/terms/";
+const XHTML: &str = "http://www.w3.org/1999/xhtml";
+
+/// A digest as `hash` has it; what is none stays as it is.
+fn hexadecimal(algorithm: &str, base64: &str) -> String {
+    use base64::Engine as _;
+    let bytes = base64::engine::general_purpose::STANDARD.decode(base64);
+    match bytes.ok().filter(|bytes| bytes.len() == 16) {
+        Some(bytes) => bytes.iter().fold(format!("{algorithm}:"), |text, byte| format!("{text}{byte:02x}")),
+        None => format!("{algorithm}:{base64}"),
+    }
+}
+
+/// An Atom feed, or the form that the D-Lib article calls its own.
+fn by_a_generic_parser_not_a_sitemap(root: roxmltree::Node<'_, '_>) -> Seen {
+    let attributes = |node: roxmltree::Node<'_, '_>| -> BTreeMap<String, String> {
+        node.attributes().map(|a| (a.name().to_owned(), a.value().to_owned())).collect()
+    };
+    let updated = |node: roxmltree::Node<'_, '_>| {
+        node.children().find(|one| one.has_tag_name("updated")).and_then(|one| one.text()).map(str::to_owned)
+    };
+    let mut seen = Seen { root: "urlset".to_owned(), capability: Some("changelist".to_owned()), ..Seen::default() };
+    seen.md.insert("capability".to_owned(), "changelist".to_owned());
+    let modified = root.attribute("modified").map(str::to_owned).or_else(|| updated(root)).unwrap();
+    seen.md.insert("modified".to_owned(), modified);
+    for child in root.children().filter(|node| node.is_element()) {
+        match (child.tag_name().name(), seen.entries.last_mut()) {
+            ("link", None) => seen.links.push(attributes(child)),
+            ("link", Some(entry)) => entry.links.push(attributes(child)),
+            ("item", _) => {
+                let mut md = attributes(child);
+                let (loc, lastmod) = (md.remove("href").unwrap(), md.remove("modified"));
+                seen.entries.push(Entry { loc, lastmod, md, ..Entry::default() });
+            }
+            ("entry", _) => {
+                let mut entry = Entry { lastmod: updated(child), ..Entry::default() };
+                for part in child.children().filter(|node| node.has_tag_name("link") || node.has_tag_name("content")) {
+                    let mut md = attributes(part);
+                    if part.attribute("rel").is_some_and(|rel| rel != "canonical alternate") {
+                        entry.links.push(md);
+                    } else {
+                        md.remove("rel");
+                        entry.loc = md.remove("href").or_else(|| md.remove("src")).unwrap().trim().to_owned();
+                        entry.md = md;
+                    }
+                }
+                seen.entries.push(entry);
+            }
+            _ => {}
+        }
+    }
+    seen
 }
 
 fn examples() -> Vec<(String, String)> {
@@ -113,27 +207,28 @@ const ILL_FORMED: [&str; 8] = [
     "v0.1-example-5.7",
 ];
 
-/// Well-formed, but neither `urlset` nor `sitemapindex`.
-const ATOM: [&str; 2] = ["dlib-figure-9", "dlib-figure-10"];
-
 #[test]
 fn every_example_reads_as_a_generic_parser_reads_it() {
     let (mut equal, mut refused) = (Vec::new(), Vec::new());
     for (name, text) in examples() {
         let generic = by_a_generic_parser(&text);
-        if ILL_FORMED.contains(&name.as_str()) || ATOM.contains(&name.as_str()) {
-            assert_eq!(generic.is_err(), ILL_FORMED.contains(&name.as_str()), "{name}: {generic:?}");
+        if ILL_FORMED.contains(&name.as_str()) {
+            assert!(generic.is_err(), "{name}: {generic:?}");
             let error = by_us(&name, &text).expect_err(&name);
             assert!(error.starts_with(&format!("{name}: line ")), "{error}");
             println!("refused  {error}");
-            refused.push(name);
+            refused.push(name.clone());
+        }
+        let mended = examples::mended(&name, &text);
+        if mended.is_empty() {
+            assert!(name.starts_with("change-notification"), "{name}");
         } else {
-            assert_eq!(by_us(&name, &text), generic, "{name}");
+            assert_eq!(by_us(&name, &mended), by_a_generic_parser(&mended), "{name}");
             println!("equal    {name}");
             equal.push(name);
         }
     }
-    assert_eq!((equal.len(), refused.len()), (65, 10));
+    assert_eq!((equal.len(), refused.len()), (73, 8));
 }
 
 #[test]

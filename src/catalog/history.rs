@@ -13,7 +13,7 @@ use super::mementos::{EntrySays, MementoLink, OWN};
 use super::reader::{Reader, derived_uri};
 use super::record::Extra;
 use super::{CatalogError, ROOT};
-use crate::document::{Datetime, Hashes};
+use crate::document::{Datetime, Hashes, relation};
 use crate::path::{Mapper, SELF, extension};
 
 type Result<T> = std::result::Result<T, CatalogError>;
@@ -215,7 +215,7 @@ impl Reader {
         let mut rows = statement.query(params![resource, SELF, relation])?;
         while let Some(row) = rows.next()? {
             let extra: Extra = serde_json::from_str(&row.get::<_, String>(0)?).unwrap_or_default();
-            let found: Vec<String> = extra.linked(relation).map(str::to_owned).collect();
+            let found: Vec<String> = extra.linked(&[relation]).map(str::to_owned).collect();
             if !found.is_empty() {
                 return Ok(found);
             }
@@ -253,22 +253,22 @@ struct Links {
 
 impl Links {
     fn of(extra: Option<&str>, uri: &str, version: &VersionLog) -> Self {
-        let Some(text) = extra.filter(|text| text.contains("memento") || text.contains("patch")) else {
+        let Some(text) = extra.filter(|text| ["memento", "patch", "partial"].iter().any(|rel| text.contains(rel)))
+        else {
             return Self::default();
         };
         let extra: Extra = serde_json::from_str(text).unwrap_or_default();
-        let patch = extra.linked("http://www.openarchives.org/rs/terms/patch").next().is_some();
+        let patch = extra.linked(&relation::PATCH).next().is_some();
         let length = extra.length.or(version.size);
         Self { mementos: extra.own_mementos(uri, &version.hashes, length, version.begin, version.mtime), patch }
     }
 }
 
 impl Extra {
-    /// The targets of links of a relation type, as written.
-    pub fn linked<'e>(&'e self, relation: &'e str) -> impl Iterator<Item = &'e str> {
+    /// The targets of links of one of these relation types, as written.
+    pub fn linked<'e>(&'e self, relations: &'e [&str]) -> impl Iterator<Item = &'e str> {
         self.links.iter().filter_map(move |link| {
-            let rels = link.get("rel")?;
-            let is = rels.split_ascii_whitespace().any(|one| one.eq_ignore_ascii_case(relation));
+            let is = relation::is_any(link.get("rel")?, relations);
             link.get("href").map(|href| href.trim()).filter(|href| is && !href.is_empty())
         })
     }

@@ -4,7 +4,7 @@
 use rusqlite::{OptionalExtension, params};
 
 use super::{CatalogError, Reader};
-use crate::document::{Datetime, Hashes, Link};
+use crate::document::{Datetime, Hashes, Link, relation};
 use crate::path::SELF;
 
 type Result<T> = std::result::Result<T, CatalogError>;
@@ -73,8 +73,7 @@ impl MementoLink {
     /// Reads a link; none if it is no memento that can be fetched, or is another version of no known time.
     #[must_use]
     pub fn read<'l>(get: impl Fn(&str) -> Option<&'l str>, entry: &EntrySays<'_>) -> Option<Self> {
-        let is_memento = |rels: &str| rels.split_ascii_whitespace().any(|one| one.eq_ignore_ascii_case("memento"));
-        if !get("rel").is_some_and(is_memento) {
+        if !get("rel").is_some_and(|rels| relation::is_any(rels, &["memento"])) {
             return None;
         }
         let url = url::Url::parse(entry.uri).ok()?.join(get("href")?.trim()).ok()?;

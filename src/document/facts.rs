@@ -66,7 +66,8 @@ impl Facts {
         let mut facts = Self::default();
         for (name, value) in md.iter() {
             let slot = match name {
-                "datetime" => &mut facts.datetime,
+                // That of a deletion (0.1, 3.1.2).
+                "datetime" | "expires" => &mut facts.datetime,
                 "at" => &mut facts.at,
                 "completed" => &mut facts.completed,
                 "from" => &mut facts.from,

@@ -15,6 +15,8 @@ pub(super) enum Namespace {
     DLib,
     /// XHTML, which dialect 0.1 takes its links from.
     Xhtml,
+    /// Atom, which the D-Lib article considers.
+    Atom,
     /// Something else: passed over.
     Foreign,
 }
@@ -26,6 +28,7 @@ pub(super) fn namespace(uri: &str) -> (Namespace, bool) {
         "http://www.openarchives.org/rs/terms/" => return (Namespace::Terms, true),
         "http://www.openarchives.org/rs/" => return (Namespace::DLib, true),
         "http://www.w3.org/1999/xhtml" => return (Namespace::Xhtml, true),
+        "http://www.w3.org/2005/Atom" => return (Namespace::Atom, true),
         "" => return (Namespace::None, true),
         _ => {}
     }

@@ -1,5 +1,7 @@
 //! The streaming reader: one entry at a time, with everything that was tolerated on the way.
 
+mod older;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::io::Read;
@@ -14,6 +16,7 @@ use super::names::{self, Namespace};
 use super::plain;
 use super::record::{Attributes, Dialect, Entry, Head, Kind, Link, Warnings, is_absolute};
 use crate::bounds;
+use older::{Form, Older};
 
 /// Why a document could not be read, or not to its end. What was read before stands, but says
 /// nothing of what the document does not list.
@@ -41,9 +44,16 @@ pub struct Reader<'a> {
     xmlns: Finder<'static>,
     depth: usize,
     head: Head,
+    form: Form,
     entry: Option<Entry>,
+    /// One that is whole, and was kept until the next began.
+    held: Option<Entry>,
     field: Option<Field>,
+    /// How deep the element lies whose text that is.
+    field_depth: usize,
     text: String,
+    /// What is put before that text.
+    prefix: String,
     warnings: Warnings,
     entries: u64,
     peeked: Option<Option<Entry>>,
@@ -63,6 +73,8 @@ enum Field {
     Loc,
     LastMod,
     ChangeFreq,
+    /// Of an older draft.
+    Older(Older),
 }
 
 /// The namespace bindings in force.
@@ -93,6 +105,8 @@ enum Step {
     Nothing,
     /// The entry is whole. It stays where it is until it is given out: to move it costs more than to read its end.
     Entry,
+    /// The entry before the one that begins is whole.
+    Held,
     End,
 }
 
@@ -118,9 +132,13 @@ impl<'a> Reader<'a> {
             xmlns: Finder::new(b"xmlns"),
             depth: 0,
             head: Head { kind: Kind::UrlSet, dialect: Dialect::Sitemap, md: Attributes::default(), links: Vec::new() },
+            form: Form::Sitemap,
             entry: None,
+            held: None,
             field: None,
+            field_depth: 0,
             text: String::new(),
+            prefix: String::new(),
             warnings,
             entries: 0,
             peeked: None,
@@ -173,6 +191,7 @@ impl<'a> Reader<'a> {
             match self.step()? {
                 Step::Nothing => {}
                 Step::Entry => return Ok(self.entry.take()),
+                Step::Held => return Ok(self.held.take()),
                 Step::End => self.finished = true,
             }
         }
@@ -211,11 +230,14 @@ impl<'a> Reader<'a> {
 
     fn event(&mut self, event: Event<'_>, place: Place) -> Result<Step, String> {
         match event {
-            Event::Start(start) => self.start(&start, place).map(|()| Step::Nothing),
-            Event::Empty(start) => {
-                self.start(&start, place)?;
-                Ok(self.end())
-            }
+            Event::Start(start) => self.start(&start, place),
+            Event::Empty(start) => match self.start(&start, place)? {
+                Step::Nothing => Ok(self.end()),
+                step => {
+                    self.end();
+                    Ok(step)
+                }
+            },
             Event::End(_) => Ok(self.end()),
             Event::Text(text) if plain::is_text(&text) => self.allowed_characters(&text, place).map(|()| Step::Nothing),
             Event::Text(text) => self.characters(&text.xml10_content(), place).map(|()| Step::Nothing),
@@ -241,7 +263,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn start(&mut self, start: &BytesStart<'_>, place: Place) -> Result<(), String> {
+    fn start(&mut self, start: &BytesStart<'_>, place: Place) -> Result<Step, String> {
         self.depth += 1;
         if self.depth > self.limits.depth {
             return Err(format!("elements lie deeper in one another than the {} allowed", self.limits.depth));
@@ -254,18 +276,21 @@ impl<'a> Reader<'a> {
             self.scope.resolve(prefix).ok_or_else(|| format!("the namespace prefix {prefix:?} is not declared"))?;
         let local = local.into_inner();
         match self.depth {
-            1 => self.root(local, namespace, start),
-            2 => match (namespace, local) {
-                (Namespace::Sitemap | Namespace::None, "url" | "sitemap") => {
+            1 => self.root(local, namespace, start)?,
+            2 => match (namespace, local, self.form) {
+                (Namespace::Sitemap | Namespace::None, "url" | "sitemap", Form::Sitemap) => {
                     self.check_attributes(start)?;
                     self.begin_entry(local, place);
-                    Ok(())
                 }
-                _ => self.head_element(local, namespace, start, place),
+                (Namespace::Atom, "entry", Form::Atom) | (_, "item", Form::Resync) => {
+                    return self.older_entry(start, place);
+                }
+                _ => self.head_element(local, namespace, start, place)?,
             },
-            3 if self.entry.is_some() => self.entry_element(local, namespace, start, place),
-            _ => self.check_attributes(start),
+            3 if self.entry.is_some() => self.entry_element(local, namespace, start, place)?,
+            _ => self.check_attributes(start)?,
         }
+        Ok(Step::Nothing)
     }
 
     /// Notes the namespaces that an element declares.
@@ -303,6 +328,7 @@ impl<'a> Reader<'a> {
         self.head.kind = match local {
             "urlset" => Kind::UrlSet,
             "sitemapindex" => Kind::SitemapIndex,
+            _ if self.older_root(local, namespace, start)? => return Ok(()),
             _ => return Err(format!("the root element is {local:?}, neither urlset nor sitemapindex")),
         };
         match namespace {
@@ -315,11 +341,8 @@ impl<'a> Reader<'a> {
                 self.scope.0.push((prefix, Namespace::Sitemap, self.depth));
             }
         }
-        for attribute in self.attributes(start, 1)?.iter() {
-            if attribute.0.ends_with(":type") {
-                self.head.dialect = Dialect::V0_1;
-            }
-        }
+        let attributes = self.attributes(start, 1)?;
+        self.older_root_attributes(attributes);
         Ok(())
     }
 
@@ -344,13 +367,12 @@ impl<'a> Reader<'a> {
     ) -> Result<(), String> {
         let attributes = self.attributes(start, place.line)?;
         let dialect = match namespace {
-            Namespace::Terms => Dialect::V1_1,
-            Namespace::DLib => Dialect::DLib2013,
-            Namespace::Xhtml if self.head.dialect == Dialect::Sitemap => {
-                self.head.dialect = Dialect::V0_1;
+            Namespace::Terms if self.form == Form::Sitemap => Dialect::V1_1,
+            Namespace::DLib if self.form == Form::Sitemap => Dialect::DLib2013,
+            _ => {
+                self.older_head_element(local, namespace, attributes, place);
                 return Ok(());
             }
-            _ => return Ok(()),
         };
         if self.entries > 0 {
             self.warnings.push(place.line, format_args!("rs:{local} of the document stands after entries"));
@@ -406,12 +428,20 @@ impl<'a> Reader<'a> {
                 }
                 return Ok(());
             }
-            _ => return self.check_attributes(start),
+            _ => return self.older_entry_element(local, namespace, start, place),
         };
-        self.check_attributes(start)?;
-        self.field = Some(field);
-        self.text.clear();
+        if !start.attributes_raw().is_empty() {
+            self.older_field_attributes(field, start, place.line)?;
+        }
+        self.begin_text(field);
         Ok(())
+    }
+
+    /// The text of the element that begins is kept.
+    fn begin_text(&mut self, field: Field) {
+        self.field = Some(field);
+        self.field_depth = self.depth;
+        self.text.clear();
     }
 
     fn check_link(&mut self, attributes: &Attributes, line: u64) {
@@ -487,7 +517,7 @@ impl<'a> Reader<'a> {
         if self.depth == 0 && !text.trim_ascii().is_empty() {
             return Err("text stands outside the root element".to_owned());
         }
-        if self.depth == 3 && self.field.is_some() {
+        if self.field.is_some() && self.depth == self.field_depth {
             if self.text.len() + text.len() > usize::try_from(self.limits.token).unwrap_or(usize::MAX) {
                 return Err(format!("the text begun before line {} is larger than allowed", place.line));
             }
@@ -497,13 +527,13 @@ impl<'a> Reader<'a> {
     }
 
     fn end(&mut self) -> Step {
+        if self.field.is_some() && self.depth == self.field_depth {
+            self.end_text();
+        }
         let step = match self.depth {
-            3 => {
-                if let (Some(field), Some(entry)) = (self.field.take(), self.entry.as_mut()) {
-                    keep(entry, field, &self.text, &mut self.warnings);
-                }
-                Step::Nothing
-            }
+            // What follows an item may be about it.
+            2 if self.form == Form::Resync => Step::Nothing,
+            1 if self.form == Form::Resync => self.give_held(),
             2 => match &self.entry {
                 Some(entry) if entry.loc.is_empty() => {
                     self.warnings.push(entry.line, "an entry without loc; passed over");
@@ -521,6 +551,14 @@ impl<'a> Reader<'a> {
         self.depth -= 1;
         self.scope.leave(self.depth);
         step
+    }
+
+    fn end_text(&mut self) {
+        match (self.field.take(), self.entry.as_mut()) {
+            (Some(Field::Older(field)), _) => self.keep_older(field),
+            (Some(field), Some(entry)) => keep(entry, field, &self.text, &mut self.warnings),
+            _ => {}
+        }
     }
 }
 
@@ -541,7 +579,9 @@ fn keep(entry: &mut Entry, field: Field, text: &str, warnings: &mut Warnings) {
         }
         Field::LastMod if entry.lastmod.is_none() => entry.lastmod = Some(trimmed.to_owned()),
         Field::ChangeFreq if entry.changefreq.is_none() => entry.changefreq = Some(trimmed.to_owned()),
-        Field::LastMod | Field::ChangeFreq => warnings.push(entry.line, "a repeated element in the entry; ignored"),
+        Field::LastMod | Field::ChangeFreq | Field::Older(_) => {
+            warnings.push(entry.line, "a repeated element in the entry; ignored")
+        }
     }
 }
 

@@ -27,6 +27,25 @@ impl Kind {
     }
 }
 
+/// Relations of links that older drafts have other names for.
+pub mod relation {
+    /// Another place for the same bytes (core 14.1; 0.1, 4.3.1).
+    pub const DUPLICATE: [&str; 2] = ["duplicate", "http://www.openarchives.org/rs/mirror"];
+    /// What has changed, as a patch (core 14.4; 0.1, 4.3.2).
+    pub const PATCH: [&str; 2] =
+        ["http://www.openarchives.org/rs/terms/patch", "http://www.openarchives.org/rs/partial"];
+    /// A Change Set, which is a Change List (0.1, 5.1).
+    pub const CHANGE_SET: &str = "http://www.openarchives.org/rs/changeset";
+    /// A package of all there is (0.1, 4.2).
+    pub const DUMP: &str = "http://www.openarchives.org/rs/dump";
+
+    /// Whether one of the relation types of a link is one of these.
+    #[must_use]
+    pub fn is_any(rels: &str, of: &[&str]) -> bool {
+        rels.split_ascii_whitespace().any(|one| of.iter().any(|other| one.eq_ignore_ascii_case(other)))
+    }
+}
+
 /// Which specification a document follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
@@ -71,11 +90,13 @@ pub enum Capability {
     ResourceDumpArchive,
     ChangeListArchive,
     ChangeDumpArchive,
+    /// A package that no dump lists, but a Sitemap links to (0.1, 4.2).
+    Dump,
 }
 
 impl Capability {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Description,
         Self::CapabilityList,
         Self::ResourceList,
@@ -90,6 +111,7 @@ impl Capability {
         Self::ResourceDumpArchive,
         Self::ChangeListArchive,
         Self::ChangeDumpArchive,
+        Self::Dump,
     ];
 
     /// The value of the `capability` attribute.
@@ -110,6 +132,7 @@ impl Capability {
             Self::ResourceDumpArchive => "resourcedump-archive",
             Self::ChangeListArchive => "changelist-archive",
             Self::ChangeDumpArchive => "changedump-archive",
+            Self::Dump => "dump",
         }
     }
 
@@ -123,6 +146,18 @@ impl Capability {
     #[must_use]
     pub fn tells_changes(self) -> bool {
         matches!(self, Self::ChangeList | Self::ChangeDump)
+    }
+
+    /// What lists the earlier ones of its kind (Archives, 3 to 6).
+    #[must_use]
+    pub fn archive(self) -> Option<Self> {
+        match self {
+            Self::ResourceList => Some(Self::ResourceListArchive),
+            Self::ResourceDump => Some(Self::ResourceDumpArchive),
+            Self::ChangeList => Some(Self::ChangeListArchive),
+            Self::ChangeDump => Some(Self::ChangeDumpArchive),
+            _ => None,
+        }
     }
 
     /// The capability of this name.
@@ -158,6 +193,21 @@ impl Attributes {
     pub(super) fn push(&mut self, name: Cow<'static, str>, value: &str) {
         self.values.push_str(value);
         self.names.push((name, self.values.len()));
+    }
+
+    /// Adds one, or what is said by this name as well, after the separator.
+    pub(super) fn add(&mut self, name: Cow<'static, str>, value: &str, separator: char) {
+        if self.get(&name).is_none() {
+            self.push(name, value);
+            return;
+        }
+        let before = std::mem::take(self);
+        for (other, text) in before.iter() {
+            match *other == *name {
+                true => self.push(name.clone(), &format!("{text}{separator}{value}")),
+                false => self.push(Cow::Owned(other.to_owned()), text),
+            }
+        }
     }
 
     /// How many there are.
@@ -249,7 +299,7 @@ impl Link {
     /// Whether one of the relation types is this.
     #[must_use]
     pub fn is(&self, rel: &str) -> bool {
-        self.rel().split_ascii_whitespace().any(|one| one.eq_ignore_ascii_case(rel))
+        relation::is_any(self.rel(), &[rel])
     }
 
     /// The target as written: it may be relative.
@@ -295,6 +345,36 @@ impl Head {
     #[must_use]
     pub fn link(&self, rel: &str) -> Option<&str> {
         self.links.iter().find(|link| link.is(rel)).and_then(Link::href)
+    }
+
+    /// The document that lists the capabilities of its set: its Capability List, or, of that, the Source Description (core 8;
+    /// `top` and, in an Atom feed, the relation of its own of the D-Lib article, 5).
+    #[must_use]
+    pub fn above(&self) -> Option<&str> {
+        match self.dialect {
+            Dialect::DLib2013 => {
+                self.link("top").or_else(|| self.link("http://www.openarchives.org/rs/capabilitylist"))
+            }
+            _ => self.link("up"),
+        }
+    }
+
+    /// The index that it is a part of (core 12.1; `up` of the D-Lib article, 5).
+    #[must_use]
+    pub fn index(&self) -> Option<&str> {
+        self.link("index").or_else(|| if self.dialect == Dialect::DLib2013 { self.link("up") } else { None })
+    }
+
+    /// The document of the changes before those of this one (0.1, 6.1).
+    #[must_use]
+    pub fn before(&self) -> Option<&str> {
+        if self.dialect == Dialect::V0_1 { self.link("prev") } else { None }
+    }
+
+    /// Whether `lastmod` is when a change happened (0.1, 5.1; D-Lib article, 5).
+    #[must_use]
+    pub fn changes_by_lastmod(&self) -> bool {
+        matches!(self.dialect, Dialect::V0_1 | Dialect::DLib2013)
     }
 }
 

@@ -11,7 +11,7 @@ use super::error::{SourceError, Trouble};
 use super::html::resourcesync_links;
 use super::links::parse_link_header;
 use crate::bounds::{self, Bounds};
-use crate::document::{Capability, Entry, Head, Kind, Limits, Link, Reader, looks_like_html};
+use crate::document::{Capability, Dialect, Entry, Head, Kind, Limits, Link, Reader, looks_like_html, relation};
 
 /// How a Source was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -449,12 +449,12 @@ impl Explorer<'_> {
 
     /// The set that a list belongs to: that of the Capability List it points up to, if there is one.
     async fn listed(&mut self, seen: Seen, capability: Capability) -> (FoundSet, Option<String>) {
-        let list = match seen.head.link("index").and_then(|index| seen.url.join(index).ok()) {
+        let list = match seen.head.index().and_then(|index| seen.url.join(index).ok()) {
             Some(index) if index != seen.url => index,
             _ => seen.asked.clone(),
         };
         let own = CapabilityDocument { capability, url: list.to_string(), hubs: Vec::new() };
-        if let Some(up) = seen.head.link("up").and_then(|up| seen.url.join(up).ok()).filter(|up| *up != seen.url) {
+        if let Some(up) = seen.head.above().and_then(|up| seen.url.join(up).ok()).filter(|up| *up != seen.url) {
             match self.document(&up).await {
                 Ok(above) if matches!(shape(&above), Shape::CapabilityList) => {
                     let description = above.head.link("up").and_then(|up| above.url.join(up).ok()).map(String::from);
@@ -471,8 +471,23 @@ impl Explorer<'_> {
                 Err(error) => self.warnings.push(format!("{} points up to what cannot be read: {error}", seen.url)),
             }
         }
-        (FoundSet { key: list.to_string(), capability_list: None, capabilities: vec![own] }, None)
+        let capabilities = std::iter::once(own).chain(linked_from(&seen)).collect();
+        (FoundSet { key: list.to_string(), capability_list: None, capabilities }, None)
     }
+}
+
+/// What a Sitemap of 2012 links to, where there were no Capability Lists yet (0.1, 4.2 and 5).
+fn linked_from(seen: &Seen) -> impl Iterator<Item = CapabilityDocument> {
+    let is_older = seen.head.dialect == Dialect::V0_1;
+    seen.head.links.iter().filter(move |_| is_older).filter_map(|link| {
+        let capability = match () {
+            () if link.is(relation::CHANGE_SET) && !link.is("prev") => Capability::ChangeList,
+            () if link.is(relation::DUMP) => Capability::Dump,
+            () => return None,
+        };
+        let url = seen.url.join(link.href()?).ok()?;
+        Some(CapabilityDocument { capability, url: url.into(), hubs: Vec::new() })
+    })
 }
 
 enum Shape {
@@ -487,6 +502,8 @@ fn shape(seen: &Seen) -> Shape {
         |wanted: fn(Capability) -> bool| seen.entries.iter().any(|entry| entry.md.capability().is_some_and(wanted));
     match seen.head.capability() {
         Some(Capability::Description) => Shape::Description,
+        // The index of Capability Lists of the D-Lib article (5).
+        Some(Capability::CapabilityList) if seen.head.kind == Kind::SitemapIndex => Shape::Description,
         Some(Capability::CapabilityList) => Shape::CapabilityList,
         Some(list) => Shape::List(list),
         None if seen.head.kind == Kind::UrlSet && names(|one| one == Capability::CapabilityList) => Shape::Description,

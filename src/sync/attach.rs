@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 
-use super::dumps::{MANIFEST, PATCH};
+use super::dumps::MANIFEST;
 use super::lists::{self, Budget, Spooled};
 use super::packages::Package;
 use super::status::Status;
 use crate::bounds::{self, Bounds};
 use crate::catalog::{Attached, CatalogError, MemberRow, MemberState, Record, Transaction, UnseenMember};
-use crate::document::{Datetime, Entry, Facts};
+use crate::document::{Datetime, Entry, Facts, relation};
 use crate::path::Mapper;
 use crate::source::{SourceError, Trouble};
 use crate::store::archive::{Directory, Found, Member, Method, Partial};
@@ -149,7 +149,7 @@ impl Attacher {
         version: i64,
     ) -> Result<(), CatalogError> {
         let mut patched = false;
-        for link in entry.links.iter().filter(|link| link.is(PATCH)) {
+        for link in entry.links.iter().filter(|link| relation::is_any(link.rel(), &relation::PATCH)) {
             let (Some(path), Some(media)) = (link.0.get("path"), link.0.get("type")) else { continue };
             match self.directory.find(path) {
                 Found::Member(member) => {
@@ -276,7 +276,7 @@ pub(super) fn beside_list(
             break;
         }
         let facts = Facts::of_entry(&entry, reader.warnings_mut());
-        let Some(record) = lists::record(mapper, document, &entry, &facts, at, reader.warnings_mut()) else {
+        let Some(record) = lists::resource(mapper, document, &entry, &facts, at, reader.warnings_mut()) else {
             continue;
         };
         attacher.give_listed(transaction, directory, &entry, &record, length_suffices)?;

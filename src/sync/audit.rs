@@ -150,7 +150,7 @@ async fn bring(engine: &Arc<Engine>, set: &SetRow, found: &FoundSet) -> Result<L
     if !urls.is_empty() {
         return Ok(lists::bring(&engine.bringer(Capability::ResourceList), &urls, &[]).await);
     }
-    dumps::lists_of(engine, set, &found.urls(Capability::ResourceDump)).await
+    dumps::lists_of(engine, set, found).await
 }
 
 fn compare(engine: &Engine, set: &SetRow, lists: Lists, mut audit: Audit) -> Result<Audit, SyncError> {
@@ -207,7 +207,7 @@ fn compare_document(
         }
         let facts = Facts::of_entry(&entry, reader.warnings_mut());
         let mapper = &engine.mapper;
-        let Some(record) = lists::record(mapper, document, &entry, &facts, at, reader.warnings_mut()) else {
+        let Some(record) = lists::resource(mapper, document, &entry, &facts, at, reader.warnings_mut()) else {
             continue;
         };
         audit.listed += 1;

@@ -66,6 +66,7 @@ pub(super) async fn bring(
     if roots.is_empty() {
         return Ok((Outcome::NoFeed, Gone::default()));
     }
+    let archives = capability.archive().map(|archive| found.urls(archive)).unwrap_or_default();
     engine.status().phase("reading changes");
     let known = engine.readers.ask(|reader| reader.feeds(set.id))?;
     let covered = set.cursor.max(set.at);
@@ -91,7 +92,7 @@ pub(super) async fn bring(
             feed.read.clear();
         }
         let how = if feed.failure.is_some() { how.max(Look::Again) } else { how };
-        match feeds::follow(engine, &feed, covered, how).await {
+        match feeds::follow(engine, &feed, &archives, covered, how).await {
             Ok(Followed::Unchanged) => unchanged += 1,
             Ok(Followed::Changed(chain)) => left.push(survey(*chain, set.cursor, &budget).await?),
             Err(error) if feeds::is_gone(&error) => {
@@ -212,7 +213,7 @@ async fn choose(
     let mut packed = Packed::default();
     for root in dumps {
         let feed = Feed { cursor, ..Feed::new(root, Capability::ChangeDump) };
-        match feeds::follow(engine, &feed, covered, Look::Again).await {
+        match feeds::follow(engine, &feed, &[], covered, Look::Again).await {
             Ok(Followed::Changed(chain)) if chain.failure.is_none() => {
                 packed.extend(dumps::packages_since(engine, set, chain.documents, cursor).await?);
             }

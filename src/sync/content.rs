@@ -29,7 +29,7 @@ use super::status::Status;
 use super::{Config, Shared, Verify};
 use crate::bounds::Bounds;
 use crate::catalog::{Content, MemberRow, MemberState, Place, Pool, Stored, VersionRow};
-use crate::document::{Algorithm, Datetime};
+use crate::document::{Algorithm, Datetime, relation};
 use crate::source::{Asked, Client, Expected, SourceError, Trouble};
 use crate::store::{Body, Store};
 
@@ -595,10 +595,7 @@ pub(super) fn duplicates(row: &VersionRow) -> Vec<(u32, String)> {
     row.extra
         .links
         .iter()
-        .filter(|link| {
-            link.get("rel")
-                .is_some_and(|rel| rel.split_ascii_whitespace().any(|one| one.eq_ignore_ascii_case("duplicate")))
-        })
+        .filter(|link| link.get("rel").is_some_and(|rel| relation::is_any(rel, &relation::DUPLICATE)))
         .filter_map(|link| {
             let priority = link.get("pri").and_then(|pri| pri.trim().parse().ok()).unwrap_or(999_999);
             let href = url::Url::parse(&row.uri).ok()?.join(link.get("href")?.trim()).ok()?;

@@ -25,15 +25,13 @@ use super::{Engine, SyncError};
 use crate::bounds::{self, Bounds};
 use crate::catalog::{DocumentRow, PackageRow, Recent, SetRow};
 use crate::document::{Capability, Datetime, Facts, Limits, Reader};
-use crate::source::{SourceError, Trouble};
+use crate::source::{Asked, FoundSet, SourceError, Trouble};
 use crate::store::archive::{Found, Member};
 
 pub(super) use changes::{Packed, manifests_of_changes, packages_since};
 
 /// The name of the manifest in a package (core 11.2).
 pub(super) const MANIFEST: &str = "manifest.xml";
-/// The relation of a resource to a description of what changed in it (core 14.4).
-pub(super) const PATCH: &str = "http://www.openarchives.org/rs/terms/patch";
 /// How many packages are read at once.
 const AT_ONCE: usize = 8;
 
@@ -91,8 +89,63 @@ impl Dump {
     }
 }
 
+/// Where a set has its dumps.
+#[derive(Debug, Default)]
+pub(super) struct Offered {
+    /// Documents that list packages.
+    documents: Vec<String>,
+    /// Packages that no document lists (0.1, 4.2).
+    packages: Vec<String>,
+}
+
+impl Offered {
+    pub(super) fn of(found: &FoundSet) -> Self {
+        Self { documents: found.urls(Capability::ResourceDump), packages: found.urls(Capability::Dump) }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.documents.is_empty() && self.packages.is_empty()
+    }
+}
+
+/// Learns which packages a set has.
+pub(super) async fn bring(engine: &Arc<Engine>, set: &SetRow, offered: &Offered, known: &[DocumentRow]) -> Dump {
+    let mut dump = match offered.documents.is_empty() {
+        true => Dump::default(),
+        false => bring_documents(engine, set, &offered.documents, known).await,
+    };
+    for url in &offered.packages {
+        match alone(engine, set, url).await {
+            Ok(listed) => dump.packages.push(listed),
+            Err(error) => dump.failed.push(error),
+        }
+    }
+    dump
+}
+
+/// A package that no document lists: what its server says of it tells one edition from the next.
+async fn alone(engine: &Arc<Engine>, set: &SetRow, url: &str) -> Result<Listed, SourceError> {
+    let asked = Asked { head: true, document: true, ..Asked::default() };
+    let (length, validators) = match engine.client.ask(url, &asked).await {
+        Ok(answer) => (answer.length(), answer.validators()),
+        // Some servers know no HEAD; how large it is shows when it is read.
+        Err(error) if matches!(error.trouble, Trouble::Status { code: 405 | 501, .. }) => Default::default(),
+        Err(error) => return Err(error),
+    };
+    let tells = [validators.etag, validators.last_modified];
+    let edition = tells.iter().flatten().cloned().chain(length.map(|length| length.to_string()));
+    let row = PackageRow {
+        rset: set.id,
+        url: url.to_owned(),
+        edition: edition.collect::<Vec<_>>().join("|"),
+        length,
+        ..PackageRow::default()
+    };
+    Ok(Listed { row, contents: None, from: None, until: None })
+}
+
 /// Brings the documents of dumps here, and learns which packages they list.
-pub(super) async fn bring(engine: &Arc<Engine>, set: &SetRow, roots: &[String], known: &[DocumentRow]) -> Dump {
+async fn bring_documents(engine: &Arc<Engine>, set: &SetRow, roots: &[String], known: &[DocumentRow]) -> Dump {
     let bringer = engine.bringer(Capability::ResourceDump);
     let plain: Vec<DocumentRow> = known.iter().filter(|row| row.package.is_none()).cloned().collect();
     let mut found = lists::bring(&bringer, roots, &plain).await;
@@ -471,8 +524,8 @@ pub(super) async fn forget_idle(engine: &Arc<Engine>, set: i64, kept: Vec<i64>) 
 }
 
 /// All manifests of a Resource Dump as they are now, without taking anything from its packages.
-pub(super) async fn lists_of(engine: &Arc<Engine>, set: &SetRow, roots: &[String]) -> Result<Lists, SyncError> {
-    let mut dump = bring(engine, set, roots, &[]).await;
+pub(super) async fn lists_of(engine: &Arc<Engine>, set: &SetRow, found: &FoundSet) -> Result<Lists, SyncError> {
+    let mut dump = bring(engine, set, &Offered::of(found), &[]).await;
     let manifest = Capability::ResourceDumpManifest;
     let how = Reading { download: false, wanted: false, beside: false, manifest };
     if !dump.packages.is_empty() {

@@ -13,6 +13,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::Engine;
 use super::lists::{About, Bringer, Got, Part, Spooled};
+use crate::bounds;
 use crate::catalog::{DocumentRow, Feed};
 use crate::document::Datetime;
 use crate::source::{SourceError, Trouble};
@@ -62,10 +63,12 @@ pub(super) enum Look {
     Afresh,
 }
 
-/// Follows one feed from where it was left. All changes up to `covered` are in the tree.
+/// Follows one feed from where it was left. All changes up to `covered` are in the tree; what the feed does not reach back to,
+/// its `archives` may.
 pub(super) async fn follow(
     engine: &Arc<Engine>,
     feed: &Feed,
+    archives: &[String],
     covered: Option<Datetime>,
     look: Look,
 ) -> Result<Followed, SourceError> {
@@ -74,6 +77,7 @@ pub(super) async fn follow(
         bringer: engine.bringer(feed.capability),
         covered: feed.cursor.max(covered),
         feed: feed.clone(),
+        archives,
         documents: Vec::new(),
         visited: HashSet::new(),
         aside: None,
@@ -91,6 +95,7 @@ struct Walk<'e> {
     bringer: Bringer,
     covered: Option<Datetime>,
     feed: Feed,
+    archives: &'e [String],
     documents: Vec<Spooled>,
     visited: HashSet<String>,
     /// A list that begins too late, while it is looked for those before it.
@@ -185,7 +190,7 @@ impl Walk<'_> {
                         next => next,
                     }
                 }
-                Ok(Got::List(document)) => match self.list(url, *document).await {
+                Ok(Got::List(document)) => match self.list(url, *document).await? {
                     None if look >= Look::Wide => {
                         let above = self.feed.above.clone().map(Lead::Above);
                         self.lead(above.into_iter().chain([Lead::Feed(self.feed.root.clone())])).await
@@ -194,7 +199,7 @@ impl Walk<'_> {
                 },
                 Ok(Got::Index { row, parts, .. }) => {
                     self.index(&url, row, parts).await;
-                    None
+                    self.farther_back()
                 }
                 Err(error) if is_gone(&error) => {
                     let above = self.feed.above.clone().map(Lead::Above);
@@ -245,21 +250,74 @@ impl Walk<'_> {
         Ok(named.into_iter().find(|url| !self.visited.contains(url)))
     }
 
+    /// Whether a list reaches back to what is in the tree.
+    fn reaches_back(&self, about: &About) -> bool {
+        about.from.or(about.oldest).is_none_or(|from| self.covered.is_none_or(|covered| from <= covered))
+    }
+
     /// Takes a list; returns where to go on if it is done.
-    async fn list(&mut self, url: String, document: Spooled) -> Option<String> {
+    async fn list(&mut self, url: String, document: Spooled) -> Result<Option<String>, SourceError> {
         let about = document.about.clone();
-        let reaches_back = about.from.is_none_or(|from| self.covered.is_none_or(|covered| from <= covered));
-        if !reaches_back
-            && self.documents.is_empty()
-            && let Some(index) = about.index.clone().filter(|index| !self.visited.contains(index))
-        {
+        let reaches_back = self.reaches_back(&about);
+        if !reaches_back && self.documents.is_empty() {
             // What came before it lies in the lists beside it.
-            self.aside = Some((url, document));
-            return Some(index);
+            let beside = about.index.iter().chain(self.archives).find(|index| !self.visited.contains(*index));
+            if let Some(index) = beside.cloned() {
+                self.aside = Some((url, document));
+                return Ok(Some(index));
+            }
         }
         self.take(url, document);
-        about.until?;
-        self.lead(about.index.map(Lead::Feed).into_iter().chain(about.up.map(Lead::Above))).await
+        if !reaches_back && about.by_lastmod {
+            self.back(about.prev).await?;
+        }
+        if about.until.is_none() {
+            return Ok(None);
+        }
+        Ok(self.lead(about.index.map(Lead::Feed).into_iter().chain(about.up.map(Lead::Above))).await)
+    }
+
+    /// An archive to go on with, where what was read does not reach back far enough.
+    fn farther_back(&self) -> Option<String> {
+        let first = self.documents.first().filter(|first| self.failure.is_none() && !self.reaches_back(&first.about));
+        first.and_then(|_| self.archives.iter().find(|archive| !self.visited.contains(*archive)).cloned())
+    }
+
+    /// Reads the documents of the changes before those of the first that was read, back to one that tells of something that is
+    /// known (0.1, 6.1).
+    async fn back(&mut self, mut prev: Option<String>) -> Result<(), SourceError> {
+        let most = self.engine.config.bounds.documents as usize;
+        while let Some(url) = prev.take().filter(|url| self.visited.insert(url.clone())) {
+            if self.documents.len() >= most {
+                let beyond = bounds::DOCUMENTS.passed("the number of its documents", &self.engine.config.bounds);
+                self.engine.status().warning(&format!("{url}: {beyond}; the changes before that are not read"));
+                break;
+            }
+            match self.bringer.get(&url, 1, None).await {
+                Ok(Got::List(document)) => {
+                    let reaches = document.about.oldest.is_none_or(|first| self.covered.is_none_or(|at| first <= at));
+                    prev = document.about.prev.clone().filter(|_| !reaches);
+                    self.documents.insert(0, *document);
+                    if reaches {
+                        return Ok(());
+                    }
+                }
+                Ok(_) => break,
+                // Without what came before, nothing that came after is in its order.
+                Err(error) if !is_gone(&error) => return Err(error),
+                Err(error) => {
+                    self.engine
+                        .status()
+                        .warning(&format!("{error}; changes before those that were read may be missing"));
+                    break;
+                }
+            }
+        }
+        // The first time, all that happened since the list may be told; later, the change that was read last should be.
+        if let Some(first) = self.documents.first_mut().filter(|_| self.feed.cursor.is_some()) {
+            first.about.from = first.about.oldest;
+        }
+        Ok(())
     }
 
     fn take(&mut self, url: String, document: Spooled) -> About {
@@ -329,8 +387,9 @@ impl Walk<'_> {
             .map(|(_, part)| part)
             .filter(|part| !self.documents.iter().any(|document| document.row.url == part.url))
             .filter(|part| {
-                // What came before a list that was taken already is in the tree.
-                let first = self.documents.first().and_then(|document| document.about.from);
+                // What came before a list that was taken already is in the tree, if that reaches back there.
+                let first = self.documents.first().filter(|document| self.reaches_back(&document.about));
+                let first = first.and_then(|document| document.about.from);
                 part.from.zip(first).is_none_or(|(from, first)| from >= first)
             })
             .collect();
@@ -369,8 +428,20 @@ impl Walk<'_> {
             }
         }
         let whole = self.failure.is_none();
-        if self.documents.iter().all(|document| document.about.from.is_some()) {
-            self.documents.sort_by_key(|document| document.about.from);
+        let begins = |document: &Spooled| document.about.from.or(document.about.oldest);
+        if self.documents.iter().all(|document| begins(document).is_some()) {
+            self.documents.sort_by_key(begins);
+        }
+        if let Some((url, document)) = self.aside.take()
+            && whole
+            && !self.documents.iter().any(|other| other.row.url == url)
+        {
+            // The index is an archive of others.
+            self.take(url, document);
+            return;
+        }
+        if self.archives.iter().any(|archive| archive == url) {
+            return;
         }
         self.feed = Feed {
             url: url.to_owned(),

@@ -175,7 +175,7 @@ fn parse(job: &Job, mapper: &Mapper, status: &Status, budget: &Budget) -> Read {
         }
         read.entries += 1;
         let facts = Facts::of_entry(&entry, reader.warnings_mut());
-        if let Some(record) = lists::record(mapper, document, &entry, &facts, at, reader.warnings_mut()) {
+        if let Some(record) = lists::resource(mapper, document, &entry, &facts, at, reader.warnings_mut()) {
             batch.records.push(record);
             batch.lines.push(entry.line);
             if job.whole_entries {

@@ -15,7 +15,9 @@ use super::packages::Package;
 use super::status::Status;
 use crate::bounds::{self, Beyond, Bounds};
 use crate::catalog::{DocumentRow, Record};
-use crate::document::{Capability, Datetime, DocumentError, Entry, Facts, Head, Kind, Limits, Reader, Warnings};
+use crate::document::{
+    Capability, Change, Datetime, DocumentError, Entry, Facts, Head, Kind, Limits, Reader, Warnings,
+};
 use crate::path::Mapper;
 use crate::source::{Asked, Client, SourceError, Trouble, Validators};
 use crate::store::{self, Store};
@@ -129,13 +131,27 @@ pub(super) struct About {
     pub(super) index: Option<String>,
     /// The Capability List.
     pub(super) up: Option<String>,
+    /// The changes before those of this one (0.1, 6.1).
+    pub(super) prev: Option<String>,
+    /// The time of its oldest change, where it gives no interval and `lastmod` is when a change happened.
+    pub(super) oldest: Option<Datetime>,
+    /// Whether `lastmod` is when a change happened.
+    pub(super) by_lastmod: bool,
 }
 
 impl About {
     /// Reads it off the head of a document that came from `base`.
     pub(super) fn of(head: &Head, facts: &Facts, base: &Url) -> Self {
-        let link = |rel| head.link(rel).and_then(|href| base.join(href).ok()).map(String::from);
-        Self { from: facts.from, until: facts.until, index: link("index"), up: link("up") }
+        let absolute = |link: Option<&str>| link.and_then(|href| base.join(href).ok()).map(String::from);
+        Self {
+            from: facts.from,
+            until: facts.until,
+            index: absolute(head.index()),
+            up: absolute(head.above()),
+            prev: absolute(head.before()),
+            oldest: None,
+            by_lastmod: head.changes_by_lastmod(),
+        }
     }
 }
 
@@ -375,8 +391,22 @@ fn unconditional(url: &str) -> SourceError {
     SourceError::new(url, Trouble::Broken("304 where nothing was asked conditionally".to_owned()))
 }
 
-/// What an entry of a document says of a resource; `None`, with a warning, if its URI can have no path, or is longer than is
-/// taken.
+/// What an entry of a list of resources says; `None` where [`record`] says nothing, and for a resource that is deleted, which a
+/// list of 2012 may still tell of (0.1, 3.1.2).
+pub(super) fn resource(
+    mapper: &Mapper,
+    document: &Spooled,
+    entry: &Entry,
+    facts: &Facts,
+    at: Datetime,
+    warnings: &mut Warnings,
+) -> Option<Record> {
+    let gone = facts.change == Some(Change::Deleted) && facts.datetime.is_none_or(|when| when <= Datetime::now());
+    if gone { None } else { record(mapper, document, entry, facts, at, warnings) }
+}
+
+/// What an entry of a document says of a resource; `None`, with a warning, if its URI can have no path, is longer than is
+/// taken, or is no resource's.
 pub(super) fn record(
     mapper: &Mapper,
     document: &Spooled,
@@ -385,6 +415,13 @@ pub(super) fn record(
     at: Datetime,
     warnings: &mut Warnings,
 ) -> Option<Record> {
+    if let Some(protocol) = entry.md.get("protocol") {
+        warnings.push(
+            entry.line,
+            format_args!("{} is to be asked by the protocol {protocol:?}, and is no resource; passed over", entry.loc),
+        );
+        return None;
+    }
     let uri = match entry.is_absolute() {
         true => entry.loc.clone(),
         false => document.base.join(&entry.loc).map_or_else(|_| entry.loc.clone(), String::from),
@@ -421,7 +458,7 @@ fn look(body: Body, url: String, depth: usize, bringer: &Bringer) -> Result<Got,
     let mut reader = Reader::open(&file, &url, Limits::of(&bringer.bounds)).map_err(unreadable)?;
     let head = reader.head().clone();
     let facts = Facts::of_attributes(&head.md, 0, reader.warnings_mut());
-    if let Some(other) = head.capability().filter(|one| *one != wanted) {
+    if let Some(other) = head.capability().filter(|one| *one != wanted && Some(*one) != wanted.archive()) {
         return Err(SourceError::new(
             &url,
             Trouble::Nowhere(format!("it is a {other}, where a {wanted} was expected")),
@@ -442,14 +479,22 @@ fn look(body: Body, url: String, depth: usize, bringer: &Bringer) -> Result<Got,
     let mut first = reader.next().map_err(unreadable)?;
     let nested = first.as_ref().is_some_and(|entry| entry.md.capability() == Some(wanted));
     if head.kind != Kind::SitemapIndex && !nested {
-        return Ok(Got::List(Box::new(Spooled {
-            row,
-            about: About::of(&head, &facts, &base),
-            base,
-            path,
-            package: None,
-            bounds: bringer.bounds,
-        })));
+        let mut about = About::of(&head, &facts, &base);
+        if about.by_lastmod && about.from.is_none() && wanted.tells_changes() {
+            // Whether it reaches back to what is known, only its changes tell.
+            let mut entry = first.take();
+            while let Some(one) = entry {
+                let facts = Facts::of_entry(&one, reader.warnings_mut());
+                about.oldest = facts
+                    .datetime
+                    .or(facts.lastmod)
+                    .map(|at| about.oldest.map_or(at, |old| old.min(at)))
+                    .or(about.oldest);
+                // Where it breaks off is told by whoever applies it.
+                entry = reader.next().unwrap_or_default();
+            }
+        }
+        return Ok(Got::List(Box::new(Spooled { row, about, base, path, package: None, bounds: bringer.bounds })));
     }
     if head.kind == Kind::UrlSet {
         bringer.status.warning(&format!("{url}: an index written as urlset; its entries are taken as lists"));

@@ -117,7 +117,8 @@ pub(super) fn survey(
                 return Err(bounds::CHANGES.passed("the number of changes of one list", &document.bounds).into());
             }
             let facts = Facts::of_entry(&entry, &mut skipped);
-            times.push(Times { datetime: facts.datetime, lastmod: facts.lastmod });
+            let datetime = facts.datetime.or(facts.lastmod.filter(|_| document.about.by_lastmod));
+            times.push(Times { datetime, lastmod: facts.lastmod });
             lengths = lengths.saturating_add(facts.length.unwrap_or(0));
             digest(&mut hasher, &entry);
             let entries = times.len() as u64;
@@ -131,6 +132,7 @@ pub(super) fn survey(
         }
     }
     let (order, by_lastmod) = order(&times, &document.about);
+    let by_lastmod = by_lastmod || document.about.by_lastmod;
     let whole = times.len() as u64;
     // In another order than the written one, only all of it says which changes those are.
     let in_order = |known: &Beginning| order == Order::AsWritten || known.entries == whole;

@@ -7,9 +7,9 @@ use std::sync::{Arc, PoisonError};
 
 use super::Verify;
 use super::content::{Contents, Flight, Ready, expected};
-use super::dumps::PATCH;
 use super::members::archived;
 use crate::catalog::{Content, MemberRow, VersionRow};
+use crate::document::relation;
 use crate::patch::{self, Kind};
 use crate::source::{Asked, Hasher, verify};
 use crate::store::Body;
@@ -103,9 +103,12 @@ impl Contents {
             return patches;
         }
         for link in &row.extra.links {
-            let is_patch = |rel: &String| rel.split_ascii_whitespace().any(|one| one.eq_ignore_ascii_case(PATCH));
+            let is_patch = |rel: &String| relation::is_any(rel, &relation::PATCH);
+            // What 0.1 calls the protocol of partial content is a media type where it is one we know.
             let (Some(kind), Some(href)) = (
-                link.get("type").and_then(|media| Kind::of_media_type(media)),
+                ["type", "protocol"]
+                    .iter()
+                    .find_map(|name| link.get(*name).and_then(|media| Kind::of_media_type(media))),
                 link.get("href").filter(|_| link.get("rel").is_some_and(is_patch)),
             ) else {
                 continue;

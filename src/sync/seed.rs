@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use super::dumps::{self, Dump, Fit, Reading, fits};
+use super::dumps::{self, Dump, Fit, Offered, Reading, fits};
 use super::lists::{self, Lists};
 use super::{Engine, SeedFrom, SyncError};
 use crate::catalog::{DocumentRow, Recent, Seed, SetRow, SetState};
@@ -76,7 +76,7 @@ pub(super) async fn bring(
     known: &[DocumentRow],
 ) -> Result<Baseline, SyncError> {
     let lists = found.urls(Capability::ResourceList);
-    let dumps = found.urls(Capability::ResourceDump);
+    let dumps = Offered::of(found);
     let status = engine.status();
     let choice = engine.config.seed;
     let fresh = set.state == SetState::Empty;
@@ -118,7 +118,7 @@ async fn with_dump(
     known: &[DocumentRow],
     fresh: bool,
 ) -> Result<Baseline, SyncError> {
-    let (list_urls, dump_urls) = (found.urls(Capability::ResourceList), found.urls(Capability::ResourceDump));
+    let (list_urls, offered) = (found.urls(Capability::ResourceList), Offered::of(found));
     let made_from_dump = known.iter().any(|row| row.package.is_some());
     let bringer = engine.bringer(Capability::ResourceList);
     let own: Vec<DocumentRow> = if made_from_dump { Vec::new() } else { known.to_vec() };
@@ -131,7 +131,7 @@ async fn with_dump(
     };
     let seen = if made_from_dump { known } else { &[] };
     let dump = async {
-        let mut dump = dumps::bring(engine, set, &dump_urls, seen).await;
+        let mut dump = dumps::bring(engine, set, &offered, seen).await;
         let fit = fits(engine, &dump)?;
         let wanted = fit == Fit::All;
         let manifest = Capability::ResourceDumpManifest;
