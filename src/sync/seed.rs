@@ -236,6 +236,9 @@ fn said(from: &From, dump: &Dump, fit: Fit) -> (&'static str, String) {
                 "the Source offers a Resource Dump{at} ({count}{size}); its Resource List is as new, and says what there is"
             )
         }
+        From::List { as_new: false } if dump.at().is_none() => format!(
+            "the Source offers a Resource Dump ({count}{size}) that does not say of when it is; what its Resource List says otherwise comes from the resources' own URLs"
+        ),
         From::List { as_new: false } => format!(
             "the Source offers a Resource Dump{at} ({count}{size}); its Resource List is newer, so what differs comes from the resources' own URLs"
         ),

@@ -5,7 +5,9 @@
 pub mod changes;
 pub mod channel;
 pub mod disk;
+pub mod draft;
 pub mod dump;
+pub mod examples;
 pub mod faulty;
 pub mod history;
 pub mod hub;

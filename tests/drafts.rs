@@ -1,0 +1,421 @@
+//! Sources that speak the drafts of 2012 and 2013: each example of theirs is made into a small Source, mounted and followed.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics has failed")]
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use support::draft::{Draft, example, paths};
+use support::dump::{Item, package_with};
+use support::server::Reply;
+use support::{Mirror, output, xattr};
+
+/// What a mirror shows.
+fn shown(mirror: &Mirror) -> BTreeMap<String, Vec<u8>> {
+    mirror
+        .files()
+        .into_iter()
+        .map(|path| (path.clone(), mirror.read(&path).unwrap_or_else(|e| panic!("{path}: {e}"))))
+        .collect()
+}
+
+#[track_caller]
+fn agrees(mirror: &Mirror, draft: &Draft, what: &str) {
+    let (shown, tree) = (shown(mirror), draft.tree());
+    let text = |tree: &BTreeMap<String, Vec<u8>>| -> BTreeMap<String, String> {
+        tree.iter().map(|(path, bytes)| (path.clone(), String::from_utf8_lossy(bytes).into_owned())).collect()
+    };
+    assert_eq!(text(&shown), text(&tree), "{what}: {:#}", mirror.status());
+}
+
+/// A document with another time of publication.
+fn published(text: &str, time: &str) -> String {
+    text.replace("2012-08-08T16:30:00Z", time).replace("2012-10-31T09:00:00Z", time)
+}
+
+fn sitemap_of_2012(modified: &str, links: &str, entries: &str) -> String {
+    format!(
+        "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" xmlns:rs=\"http://www.openarchives.org/rs/terms/\" \
+         xmlns:xhtml=\"http://www.w3.org/1999/xhtml\"><xhtml:meta name=\"DCTERMS.modified\" content=\"{modified}\"/>{links}{entries}</urlset>"
+    )
+}
+
+/// A Change Set of 2012 with these entries.
+fn change_set(modified: &str, links: &str, entries: &str) -> String {
+    sitemap_of_2012(modified, links, entries).replacen("<urlset ", "<urlset rs:type=\"changeset\" ", 1)
+}
+
+fn document_of_2013(capability: &str, modified: &str, entries: &str) -> String {
+    format!(
+        "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" xmlns:rs=\"http://www.openarchives.org/rs/\">\
+         <rs:ln rel=\"top\" href=\"http://example.com/capabilitylist.xml\"/>\
+         <rs:md capability=\"{capability}\" modified=\"{modified}\"/>{entries}</urlset>"
+    )
+}
+
+fn listed(path: &str, lastmod: &str) -> String {
+    format!("<url><loc>http://example.com{path}</loc><lastmod>{lastmod}</lastmod></url>")
+}
+
+const CURRENT: &str = "<xhtml:link href=\"http://example.com/changesets/most_recent.xml\" rel=\"current http://www.openarchives.org/rs/changeset\"/>";
+
+fn robots(draft: &Draft) {
+    draft.server.file("/robots.txt", format!("User-agent: *\nSitemap: {}\n", draft.server.url("/sitemap.xml")));
+}
+
+#[test]
+fn each_sitemap_of_2012_is_mounted_and_followed() {
+    for name in
+        ["2.1", "2.3", "2.5", "3.2", "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9", "4.1", "5.1", "5.4", "5.6"]
+    {
+        let mut draft = Draft::start();
+        let text = example(&format!("v0.1-example-{name}"));
+        draft.put_all(&text, "as first listed");
+        robots(&draft);
+        draft.serve("/sitemap.xml", &text);
+        draft.serve("/changesets/most_recent.xml", &change_set("2012-08-08T16:00:00Z", CURRENT, ""));
+        let mirror = Mirror::mount(&draft.server.url("/"), "poll=0,content=all");
+        agrees(&mirror, &draft, name);
+        // The first resource changes, where anything tells of it, and another comes.
+        if text.contains("<lastmod") && name != "3.4" {
+            let coded = text.contains("<rs:contentencoding>");
+            draft.put("/res1", &format!("changed in {name}"), coded);
+        }
+        draft.put("/new/res", "new", false);
+        let next = published(&text, "2012-08-09T16:30:00Z")
+            .replacen("2012-08-08T08:15:00Z", "2012-08-09T08:15:00Z", 1)
+            .replace("</urlset>", &format!("{}</urlset>", listed("/new/res", "2012-08-09T08:00:00Z")));
+        draft.serve("/sitemap.xml", &next);
+        if matches!(name, "2.5" | "5.1") {
+            // Changes are told, and the list is not read for them.
+            let changes = listed("/new/res", "2012-08-09T08:00:00Z")
+                .replace("<lastmod", "<lastmod rs:type=\"created\"")
+                + &listed("/res1", "2012-08-09T08:15:00Z").replace("<lastmod", "<lastmod rs:type=\"updated\"");
+            draft.serve("/changesets/most_recent.xml", &change_set("2012-08-09T09:00:00Z", CURRENT, &changes));
+        }
+        mirror.refreshed();
+        agrees(&mirror, &draft, name);
+        if matches!(name, "2.3" | "3.9") {
+            let subject = xattr(&mirror.path("res1"), "user.resourcesync.DCTERMS.subject");
+            assert_eq!(subject.as_deref(), Some("http://en.wikipedia.org/wiki/Category:Frogs"), "{name}");
+        }
+        if name == "3.9" {
+            let keyword = xattr(&mirror.path("res1"), "user.resourcesync.DC.subject");
+            assert_eq!(keyword.as_deref(), Some("Crocodiles"));
+        }
+        if name == "3.7" {
+            assert_eq!(xattr(&mirror.path("res1"), "user.mime_type").as_deref(), Some("text/html; charset=utf-8"));
+        }
+    }
+}
+
+#[test]
+fn each_sitemap_index_of_2012_is_mounted_and_followed() {
+    for name in ["3.10", "3.11"] {
+        let mut draft = Draft::start();
+        robots(&draft);
+        let text = example(&format!("v0.1-example-{name}"));
+        draft.serve("/sitemap.xml", &text);
+        for part in 1..=2 {
+            draft.put(&format!("/part{part}/res"), "one", false);
+            let entries = listed(&format!("/part{part}/res"), "2012-08-08T10:00:00Z");
+            draft.serve(&format!("/sitemap{part}.xml"), &sitemap_of_2012("2012-08-08T15:00:00Z", "", &entries));
+        }
+        let mirror = Mirror::mount(&draft.server.url("/"), "poll=0");
+        agrees(&mirror, &draft, name);
+        draft.delete("/part2/res");
+        draft.put("/part2/other", "two", false);
+        let entries = listed("/part2/other", "2012-08-08T16:40:00Z");
+        draft.serve("/sitemap2.xml", &sitemap_of_2012("2012-08-08T16:45:00Z", "", &entries));
+        draft.serve("/sitemap.xml", &published(&text, "2012-08-08T16:50:00Z"));
+        mirror.refreshed();
+        agrees(&mirror, &draft, name);
+    }
+}
+
+/// A Source of before the changes of an example, which it then tells of; and then of one more.
+fn follows(name: &str, text: &str, earlier: &str) {
+    let mut draft = Draft::start();
+    let of_2012 = name.starts_with("v0.1");
+    let feed = if of_2012 { "/changesets/most_recent.xml" } else { "/changelist.xml" };
+    for (path, what) in paths(text).into_iter().chain(paths(earlier)) {
+        if what != "created" {
+            draft.put(&path, &format!("{path} before\n"), false);
+        }
+    }
+    draft.put("/untouched", "untouched", false);
+    let entries: String = draft.content.keys().map(|path| listed(path, "2012-08-01T00:00:00Z")).collect();
+    if of_2012 {
+        robots(&draft);
+        draft.serve("/sitemap.xml", &sitemap_of_2012("2012-08-01T00:00:00Z", CURRENT, &entries));
+        draft.serve(feed, &change_set("2012-08-01T00:00:00Z", CURRENT, ""));
+    } else {
+        draft.serve("/resourcelist.xml", &document_of_2013("resourcelist", "2012-08-01T00:00:00Z", &entries));
+        draft.serve(feed, &document_of_2013("changelist", "2012-08-01T00:00:00Z", ""));
+        let all = ["resourcelist", "changelist"].map(|capability| {
+            format!("<url><loc>http://example.com/{capability}.xml</loc><rs:md capability=\"{capability}\"/></url>")
+        });
+        draft.serve("/capabilitylist.xml", &document_of_2013("capabilitylist", "2012-08-01T00:00:00Z", &all.concat()));
+    }
+    let root = draft.server.url(if of_2012 { "/" } else { "/resourcelist.xml" });
+    let mirror = Mirror::mount(&root, "poll=0,content=all");
+    agrees(&mirror, &draft, name);
+    if !earlier.is_empty() {
+        draft.put_all(earlier, "of the earlier Change Set");
+        draft.serve("/changesets/20120807.xml", earlier);
+    }
+    draft.put_all(text, "after");
+    draft.serve(feed, text);
+    mirror.refreshed();
+    agrees(&mirror, &draft, name);
+    // One more, in the form of the example, as each of the drafts puts it.
+    let next = match text {
+        _ if text.contains("<feed") => {
+            let content = "<link rel=\"canonical\" href=\"http://example.com/res1\" rs:change=\"updated\"/>";
+            text.replacen(
+                "<entry>",
+                &format!("<entry><updated>2012-11-01T00:00:00Z</updated>{content}</entry><entry>"),
+                1,
+            )
+        }
+        _ if text.contains("<resync") => text.replacen(
+            "<item ",
+            "<item change=\"updated\" href=\"http://example.com/res1\" modified=\"2012-11-01T00:00:00Z\"/><item ",
+            1,
+        ),
+        _ if of_2012 => {
+            let entry = listed("/res1", "2012-11-01T00:00:00Z").replace("<lastmod>", "<lastmod rs:type=\"updated\">");
+            text.replace("</urlset>", &format!("{entry}</urlset>"))
+        }
+        _ => {
+            let entry = listed("/res1", "2012-11-01T00:00:00Z").replace("</url>", "<rs:md change=\"updated\"/></url>");
+            text.replacen("<url>", &format!("{entry}<url>"), 1)
+        }
+    };
+    // The entry that comes anew has no digest, and those of the others stay what they were.
+    draft.serve(feed, &next);
+    draft.put("/res1", "once more", false);
+    mirror.refreshed();
+    agrees(&mirror, &draft, name);
+    let versions: Vec<serde_json::Value> =
+        serde_json::from_str(&output(&["log", "--json", &mirror.path("res1").to_string_lossy()])).unwrap();
+    let changes: Vec<&str> = versions.iter().filter_map(|version| version["change"].as_str()).collect();
+    // That of the earlier Change Set was superseded before it was fetched: it is known, and nowhere to be had.
+    assert_eq!(changes, vec!["updated"; if earlier.is_empty() { 2 } else { 3 }], "{name}: {versions:#?}");
+    assert_eq!(mirror.names(".versions/res1").len(), 3, "{name}: {:?}", mirror.names(".versions/res1"));
+    assert_eq!(mirror.read(".versions/res1/20121101T000000Z").unwrap(), b"once more", "{name}");
+    // All of it was told by changes.
+    assert!(mirror.status()["sets"][0]["state"] == "complete", "{name}: {:#}", mirror.status());
+}
+
+#[test]
+fn each_change_set_of_2012_is_followed() {
+    for name in ["2.4", "2.6", "5.2", "5.3", "5.5", "5.7", "6.1", "6.2", "6.3"] {
+        let text = example(&format!("v0.1-example-{name}"));
+        let earlier = match text.contains("20120807.xml") {
+            true => change_set(
+                "2012-08-07T23:00:00Z",
+                "",
+                &(listed("/res1", "2012-08-07T08:00:00Z").replace("<lastmod>", "<lastmod rs:type=\"updated\">")
+                    + &listed("/res9", "2012-08-07T09:00:00Z").replace("<lastmod>", "<lastmod rs:type=\"updated\">")),
+            ),
+            false => String::new(),
+        };
+        follows(&format!("v0.1-example-{name}"), &text, &earlier);
+    }
+}
+
+#[test]
+fn each_change_list_of_2013_is_followed() {
+    for name in ["dlib-figure-6", "dlib-figure-9", "dlib-figure-10", "dlib-figure-11"] {
+        follows(name, &example(name), "");
+    }
+}
+
+/// The package of an example manifest, with what it names.
+fn packed(draft: &Draft, manifest: &str) -> Vec<u8> {
+    let made = draft.made(manifest);
+    let entries = made.split("<url>").skip(1);
+    let mut items: Vec<Item> = entries
+        .filter_map(|entry| {
+            let path = entry.split("<rs:path>").nth(1).map(|rest| rest.split('<').next().unwrap());
+            let path = path.or_else(|| entry.split("path=\"").nth(1).map(|rest| rest.split('"').next().unwrap()))?;
+            let uri = entry.split("<loc>").nth(1).unwrap().split('<').next().unwrap();
+            let sent = &draft.content[uri.strip_prefix(&draft.server.url("")).unwrap()].1;
+            Some(Item::new(uri, sent).at(path))
+        })
+        .collect();
+    assert!(!items.is_empty());
+    items.sort_by(|one, other| one.path.cmp(&other.path));
+    items.dedup_by(|one, other| one.path == other.path);
+    package_with(&made, &items)
+}
+
+#[test]
+fn a_dump_of_2012_seeds_a_mirror() {
+    let mut draft = Draft::start();
+    let (sitemap, manifest) = (example("v0.1-example-4.1"), example("v0.1-example-4.2"));
+    draft.put_all(&manifest, "packed");
+    robots(&draft);
+    // The list says of the resources what the manifest says.
+    let entries: String = manifest.split_inclusive("</url>").filter(|entry| entry.contains("<url>")).collect();
+    let entries = &entries[entries.find("<url>").unwrap()..];
+    let list = format!("{}{entries}</urlset>", &sitemap[..sitemap.find("<url>").unwrap()]).replacen(
+        "<urlset ",
+        "<urlset xmlns:rs=\"http://www.openarchives.org/rs/terms/\" ",
+        1,
+    );
+    draft.serve("/sitemap.xml", &list);
+    draft.server.file("/dump/dump.zip", packed(&draft, &manifest));
+    let mirror = Mirror::mount(&draft.server.url("/"), "poll=0,content=all");
+    agrees(&mirror, &draft, "4.1");
+    for path in draft.content.keys() {
+        assert_eq!(draft.server.count(path), 0, "{path} was asked for, which the dump has");
+    }
+    assert_eq!(mirror.status()["seed"]["from"], "dump", "{:#}", mirror.status());
+    // It goes on from there.
+    draft.put("/res1", "changed", false);
+    let next = published(&list, "2012-08-09T16:30:00Z").replacen("2012-08-08T08:15:00Z", "2012-08-09T08:15:00Z", 1);
+    draft.serve("/sitemap.xml", &next.replacen("<rs:contentencoding>gzip</rs:contentencoding>", "", 1));
+    mirror.refreshed();
+    agrees(&mirror, &draft, "4.1, changed");
+}
+
+#[test]
+fn dumps_of_2013_seed_a_mirror_and_bring_its_changes() {
+    let mut draft = Draft::start();
+    let (list, manifest, changes) = (example("dlib-figure-4"), example("dlib-figure-5"), example("dlib-figure-7"));
+    draft.put_all(&manifest, "packed");
+    draft.put("/res1.html", "of the list", false);
+    draft.put("/res2.pdf", "of the list", false);
+    draft.put("/res3.tiff", "of the list", false);
+    let more: String =
+        ["/res1.html", "/res2.pdf", "/res3.tiff"].map(|path| listed(path, "2012-10-01T00:00:00Z")).concat();
+    let package = |of: &str, name: &str| {
+        let zip = format!("<url><loc>http://example.com/{name}.zip</loc></url>");
+        document_of_2013(of, "2012-10-31T19:00:00Z", &zip)
+    };
+    let list = list.replace("modified=\"2012-10-31T09:00:00Z\"", "modified=\"2012-10-15T00:00:00Z\"");
+    let manifest = manifest.replace("modified=\"2012-10-31T19:00:00Z\"", "modified=\"2012-10-15T00:00:00Z\"");
+    let prefix = |text: &str| text.replace("<loc>http://example.com/dataset1", "<loc>http://example.com");
+    draft.serve("/resourcelist.xml", &list.replace("</urlset>", &format!("{more}</urlset>")));
+    draft.serve("/resourcedump.xml", &package("resourcedump", "resources").replace("10-31T19", "10-15T00"));
+    draft.server.file("/resources.zip", packed(&draft, &manifest));
+    draft.serve("/changedump.xml", &document_of_2013("changedump", "2012-10-16T00:00:00Z", ""));
+    // Changes come by packages alone.
+    let all = prefix(&example("dlib-figure-8"));
+    let from = all.find("<url> <loc>http://example.com/changelist.xml").unwrap();
+    let to = from + all[from..].find("</url>").unwrap() + "</url>".len();
+    draft.serve("/capabilitylist.xml", &format!("{}{}", &all[..from], &all[to..]));
+    let mirror = Mirror::mount(&draft.server.url("/capabilitylist.xml"), "poll=0,content=all");
+    agrees(&mirror, &draft, "figures 4 and 5");
+    assert_eq!((draft.server.count("/res1"), draft.server.count("/res2")), (0, 0));
+    let (of_html, of_pdf) = (draft.server.count("/res1.html"), draft.server.count("/res2.pdf"));
+    // The oldest entry of the figure says that /res1.html was created: of the same path, it has the newest bytes.
+    draft.put("/res1.html", "changed", false);
+    draft.put("/res2.pdf", "changed", false);
+    draft.delete("/res3.tiff");
+    draft.server.file("/changes.zip", packed(&draft, &changes));
+    draft.serve("/changedump.xml", &package("changedump", "changes"));
+    mirror.refreshed();
+    agrees(&mirror, &draft, "figure 7");
+    assert_eq!((draft.server.count("/res1.html"), draft.server.count("/res2.pdf")), (of_html, of_pdf));
+}
+
+#[test]
+fn a_mirror_of_2012_is_asked_where_the_source_fails() {
+    let mut draft = Draft::start();
+    let text = example("v0.1-example-4.3");
+    draft.put_all(&text, "at the Source");
+    robots(&draft);
+    draft.serve("/sitemap.xml", &text);
+    let body = draft.content["/res1"].0.clone();
+    draft.server.file("/example-com-mirror/res1", body);
+    draft.server.on("/res1", |_| Reply::status(404));
+    let mirror = Mirror::mount(&draft.server.url("/"), "poll=0");
+    agrees(&mirror, &draft, "4.3");
+    assert!(draft.server.count("/example-com-mirror/res1") > 0);
+}
+
+#[test]
+fn partial_content_of_2012_is_used_where_it_is_a_patch_that_is_known() {
+    for known in [true, false] {
+        let mut draft = Draft::start();
+        let before = format!("{{\"a\":1,\"long\":\"{}\"}}\n", "x".repeat(2000));
+        let after = before.replacen('1', "2", 1);
+        draft.put("/res1", &before, false);
+        robots(&draft);
+        draft.serve(
+            "/sitemap.xml",
+            &sitemap_of_2012("2012-08-01T00:00:00Z", CURRENT, &listed("/res1", "2012-08-01T00:00:00Z")),
+        );
+        draft.serve("/changesets/most_recent.xml", &change_set("2012-08-01T00:00:00Z", CURRENT, ""));
+        let mirror = Mirror::mount(&draft.server.url("/"), "poll=0");
+        agrees(&mirror, &draft, "before");
+        draft.put("/res1", &after, false);
+        draft.server.file("/res1/diff251", "[{\"op\":\"replace\",\"path\":\"/a\",\"value\":2}]");
+        let asked = draft.server.count("/res1");
+        let fixity = "<rs:fixity type=\"md5\">x</rs:fixity><rs:size>1</rs:size></url>";
+        let text = example("v0.1-example-4.4").replace("</url>", fixity);
+        let text = text.replace("<lastmod>", "<lastmod rs:type=\"updated\">");
+        let protocol = "http://example.com/protocols/changesonly";
+        draft.serve(
+            "/changesets/most_recent.xml",
+            &if known { text.replace(protocol, "application/json-patch+json") } else { text },
+        );
+        mirror.refreshed();
+        agrees(&mirror, &draft, "after");
+        assert_eq!(draft.server.count("/res1/diff251") > 0, known, "the patch");
+        assert_eq!(draft.server.count("/res1") > asked, !known, "the resource");
+    }
+}
+
+#[test]
+fn what_is_asked_by_another_protocol_is_reported_and_not_fetched() {
+    let draft = Draft::start();
+    let text = example("v0.1-example-4.5");
+    let more = listed("/res2", "2012-08-08T08:15:00Z");
+    robots(&draft);
+    let mut draft = draft;
+    draft.put("/res2", "beside it", false);
+    draft.serve("/sitemap.xml", &text.replace("</urlset>", &format!("{more}</urlset>")));
+    draft.server.on("/oaipmh", |_| Reply::ok("<OAI-PMH/>"));
+    let mirror = Mirror::mount(&draft.server.url("/"), "poll=0,content=all");
+    agrees(&mirror, &draft, "4.5");
+    assert_eq!(draft.server.count("/oaipmh"), 0);
+    let warnings = mirror.status()["warnings"].to_string();
+    assert!(warnings.contains("openarchivesprotocol"), "{:#}", mirror.status());
+}
+
+#[test]
+fn versions_of_2012_are_had_by_memento_and_timegate() {
+    for name in ["6.2", "6.3"] {
+        let mut draft = Draft::start();
+        let text = example(&format!("v0.1-example-{name}"));
+        draft.put("/res1", "before", false);
+        draft.put("/res2", "before", false);
+        robots(&draft);
+        let entries = listed("/res1", "2012-08-01T00:00:00Z") + &listed("/res2", "2012-08-01T00:00:00Z");
+        draft.serve("/sitemap.xml", &sitemap_of_2012("2012-08-01T00:00:00Z", CURRENT, &entries));
+        // The version of the example is superseded before anybody has seen it.
+        let next = listed("/res1", "2012-08-09T00:00:00Z").replace("<lastmod>", "<lastmod rs:type=\"updated\">");
+        draft.serve("/changesets/most_recent.xml", &text.replace("</urlset>", &format!("{next}</urlset>")));
+        draft.put("/res1", "after", false);
+        draft.put("/res3", "created", false);
+        draft.delete("/res2");
+        let (then, date) = ("of the eighth\n", "Wed, 08 Aug 2012 08:15:00 GMT");
+        let memento = draft.server.url("/20120808081500/res1");
+        draft.server.on("/20120808081500/res1", move |_| Reply::ok(then).with("Memento-Datetime", date));
+        let gate = format!("/timegate/{}", draft.server.url("/res1"));
+        draft.server.on(&gate, move |_| Reply::status(302).with("Location", &memento).with("Vary", "accept-datetime"));
+        let mirror = Mirror::mount(&draft.server.url("/"), "poll=0");
+        agrees(&mirror, &draft, name);
+        assert_eq!(
+            mirror.read(".versions/res1/20120808T120000Z").map(String::from_utf8).unwrap().unwrap(),
+            then,
+            "{name}"
+        );
+        assert_eq!(mirror.read(".versions/@20120808T120000Z/res1").unwrap(), then.as_bytes(), "{name}");
+    }
+}
