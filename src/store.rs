@@ -4,7 +4,7 @@
 //! **Owns** what lies under the cache directory beside the catalog: `objects/`, one file for each
 //! distinct content; `packages/`, packages of dumps, whole or in part; `partial/`, what was fetched of
 //! a version so far; `spool/`, documents while they are read. And what a ZIP package looks like inside
-//! ([`archive`]).
+//! ([`archive`]), and a WARC file ([`warc`]).
 //!
 //! **Assumes** that one process holds the cache.
 //!
@@ -15,6 +15,7 @@
 //! **Never knows** what a resource is called or where it came from.
 
 pub mod archive;
+pub mod warc;
 
 use std::cell::Cell;
 use std::fmt::Write as _;

@@ -44,9 +44,11 @@ pub struct PackageRow {
     pub bytes: u64,
     /// How often its bytes were begun anew: what was found of members counts for one epoch only.
     pub epoch: i64,
+    /// Whether what its server has is no ZIP file, and is written as one when all of it is here: its parts are not the server's.
+    pub recast: bool,
 }
 
-const PACKAGE: &str = "id, rset, url, edition, validator, length, hashes, at, size, whole, wanted, doubtful, indexed, bytes, epoch, changes";
+const PACKAGE: &str = "id, rset, url, edition, validator, length, hashes, at, size, whole, wanted, doubtful, indexed, bytes, epoch, changes, recast";
 
 fn package(row: &Row<'_>) -> rusqlite::Result<PackageRow> {
     let hashes: Option<Vec<u8>> = row.get(6)?;
@@ -67,6 +69,7 @@ fn package(row: &Row<'_>) -> rusqlite::Result<PackageRow> {
         bytes: row.get::<_, i64>(13)?.unsigned_abs(),
         epoch: row.get(14)?,
         changes: row.get(15)?,
+        recast: row.get(16)?,
     })
 }
 
@@ -132,8 +135,21 @@ impl Transaction<'_> {
     /// If SQLite fails.
     pub fn package_found(&self, id: i64, size: u64, validator: Option<&str>) -> Result<()> {
         self.connection()
-            .prepare_cached("UPDATE package SET size = ?2, validator = ?3 WHERE id = ?1")?
+            .prepare_cached(
+                "UPDATE package SET size = CASE WHEN recast THEN size ELSE ?2 END, validator = ?3 WHERE id = ?1",
+            )?
             .execute(params![id, signed(size), validator])?;
+        Ok(())
+    }
+
+    /// A package is written anew as a ZIP file, of this size once that is known.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn package_recast(&self, id: i64, size: Option<u64>) -> Result<()> {
+        self.connection()
+            .prepare_cached("UPDATE package SET recast = 1, size = ?2 WHERE id = ?1")?
+            .execute(params![id, size.map(signed)])?;
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::{CatalogError, ROOT};
 
 /// Each step brings a database of that number to the next; a new one goes through all of them.
-const STEPS: [&str; 6] = ["
+const STEPS: [&str; 7] = ["
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
     -- A set of resources: one Capability List, or one list where there is none.
@@ -262,6 +262,9 @@ const STEPS: [&str; 6] = ["
     CREATE INDEX delivery_waiting ON delivery (channel, id) WHERE NOT done;
 ", "
     -- From here on, `born` and `died` of a name that never was a directory are NULL: programs before this one cannot read that.
+", "
+    -- Whether a package is no ZIP file where it comes from, and is written as one here.
+    ALTER TABLE package ADD COLUMN recast INTEGER NOT NULL DEFAULT 0;
 "];
 
 /// The size of a page in bytes. With 4 KiB, 3.77 million rows took a tenth longer to write; with 16 KiB a twentieth less,

@@ -284,6 +284,11 @@ impl Ledger {
         .await
     }
 
+    /// A package is written anew, of this size once that is known.
+    pub(super) async fn package_recast(&self, package: i64, size: Option<u64>) -> Result<(), SyncError> {
+        self.write(move |transaction| transaction.package_recast(package, size)).await
+    }
+
     /// So many bytes of a package are here.
     pub(super) async fn package_has(
         &self,

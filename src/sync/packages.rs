@@ -6,6 +6,7 @@
 //! ranges makes everybody wait for the download.
 
 mod download;
+mod recast;
 
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -73,6 +74,8 @@ pub(super) struct Package {
     listed: Option<u64>,
     pub(super) file: Arc<File>,
     pub(super) doubtful: AtomicBool,
+    /// Whether its server has no ZIP file, so that nothing of it can be read before it was written as one.
+    recast: AtomicBool,
     parts: Arc<Parts>,
     known: Mutex<Known>,
     whole: AtomicBool,
@@ -102,10 +105,18 @@ impl Package {
         self.whole.load(Ordering::Acquire)
     }
 
+    /// Whether it was written anew here, or will be.
+    pub(super) fn is_recast(&self) -> bool {
+        self.recast.load(Ordering::Acquire)
+    }
+
     /// Whether the bytes from the one offset up to the other are here, as far as it reaches.
     pub(super) fn has(&self, begin: u64, end: u64) -> bool {
         if self.is_whole() {
             return true;
+        }
+        if self.is_recast() {
+            return false;
         }
         let end = self.total().map_or(end, |total| end.min(total));
         self.parts.ranges().contains(begin, end)
@@ -230,6 +241,8 @@ impl Packages {
                 ..Known::default()
             },
         };
+        // What a server has of one that is written anew is none of its parts.
+        let known = if row.recast { Known { ranges: Some(false), ..known } } else { known };
         let package = Arc::new(Package {
             id: row.id,
             epoch: row.epoch,
@@ -237,6 +250,7 @@ impl Packages {
             listed: row.length,
             file,
             doubtful: AtomicBool::new(row.doubtful),
+            recast: AtomicBool::new(row.recast),
             parts: Arc::new(Parts::new(notes.map(|notes| notes.ranges).unwrap_or_default())),
             known: Mutex::new(known),
             whole: AtomicBool::new(is_whole),
@@ -530,11 +544,34 @@ impl Packages {
                     }
                 }
                 Ok(Err(error)) => {
-                    return Err(SourceError::new(&package.url, Trouble::Nowhere(error.to_string())));
+                    if !self.may_be_recast(package).await? {
+                        return Err(SourceError::new(&package.url, Trouble::Nowhere(error.to_string())));
+                    }
                 }
                 Err(error) => return Err(SourceError::new(&package.url, Trouble::Broken(error.to_string()))),
             }
         }
+    }
+
+    /// Whether a package that is no ZIP file may become one when all of it is here; notes so.
+    async fn may_be_recast(self: &Arc<Self>, package: &Arc<Package>) -> Result<bool> {
+        if package.is_whole() || package.is_recast() {
+            return Ok(false);
+        }
+        self.bring(package, (0, 16), || ()).await?;
+        let is = recast::kind(&package.file).is_some();
+        if is {
+            self.begin_recast(package).await?;
+        }
+        Ok(is)
+    }
+
+    /// Nothing is read of a package any more before it was written anew.
+    async fn begin_recast(&self, package: &Package) -> Result<()> {
+        locked(&package.known).ranges = Some(false);
+        package.recast.store(true, Ordering::Release);
+        let noted = self.ledger.package_recast(package.id, None).await;
+        noted.map_err(|error| SourceError::new(&package.url, Trouble::Disk(error.to_string())))
     }
 
     /// A download that is quick is the shortest way to everything in a package.

@@ -65,7 +65,7 @@ impl Drop for Pywb {
 }
 
 /// A program of its virtual environment.
-fn program(name: &str) -> PathBuf {
+pub fn program(name: &str) -> PathBuf {
     super::peer::program("pywb", name)
 }
 

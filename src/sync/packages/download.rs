@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{COUNT_EACH, LEAST_PART, NOWHERE, Package, Packages, locked};
+use super::{COUNT_EACH, LEAST_PART, NOWHERE, Package, Packages, locked, recast};
 use crate::catalog::{PackageRow, Stored};
 use crate::source::{Asked, Expected, Hasher, SourceError, Trouble, verify};
 use crate::sync::fill::{Fill, MOST_BREAKS, Notes, Result, whole};
@@ -315,11 +315,57 @@ impl Packages {
             ));
         }
         package.doubtful.store(doubtful, Ordering::Release);
+        if let Some(kind) = recast::kind(&package.file) {
+            self.recast(package, kind).await?;
+        }
         package.whole.store(true, Ordering::Release);
         tracing::debug!(url = package.url, bytes = total, doubtful, "a package is here");
         package.parts.progress();
         self.has_now(package, true).await;
         self.store.forget_package_notes(package.id).map_err(disk)
+    }
+
+    /// Writes what came anew, as a package that can be read in place.
+    async fn recast(&self, package: &Arc<Package>, kind: recast::Kind) -> Result<()> {
+        let failed = |trouble| SourceError::new(&package.url, trouble);
+        let disk = |error: std::io::Error| failed(Trouble::Disk(error.to_string()));
+        self.begin_recast(package).await?;
+        // What is noted of it is of other bytes from here on: a process that ends before all is written begins anew.
+        self.store.forget_package_notes(package.id).map_err(disk)?;
+        let (own, store, bounds) = (Arc::clone(package), Arc::clone(&self.store), self.bounds);
+        let work = tokio::task::spawn_blocking(move || -> std::result::Result<_, recast::Unfit> {
+            let mut made = recast::recast(&own.file, kind, &store, &bounds)?;
+            std::io::Seek::rewind(&mut made.file)?;
+            store.check_room(made.size)?;
+            let mut file = &*own.file;
+            file.set_len(0)?;
+            std::io::Seek::rewind(&mut file)?;
+            std::io::copy(&mut made.file, &mut file)?;
+            Ok((made.size, made.resources, made.damaged))
+        });
+        let made = work.await.map_err(|error| disk(std::io::Error::other(error)))?;
+        let (size, resources, damaged) = match made {
+            Ok(made) => made,
+            Err(recast::Unfit::Io(error)) if error.kind() == std::io::ErrorKind::StorageFull => {
+                return Err(disk(error));
+            }
+            Err(error) => {
+                // The same bytes would come to the same end: they stay, and whoever looks into them finds no package.
+                self.status.error(&format!("{}: {error}", package.url));
+                return self.recast_to(package, package.file.metadata().map_err(disk)?.len()).await;
+            }
+        };
+        if damaged > 0 {
+            self.status.error(&format!("{}: {damaged} records are not what their digests say; not used", package.url));
+        }
+        tracing::info!(url = package.url, resources, bytes = size, "a WARC file was written as a package");
+        self.recast_to(package, size).await
+    }
+
+    async fn recast_to(&self, package: &Package, size: u64) -> Result<()> {
+        locked(&package.known).total = Some(size);
+        let noted = self.ledger.package_recast(package.id, Some(size)).await;
+        noted.map_err(|error| SourceError::new(&package.url, Trouble::Disk(error.to_string())))
     }
 
     /// Notes how much of a package is here, if that is worth it after parts of it were fetched aside.
