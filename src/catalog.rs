@@ -27,6 +27,7 @@ mod check;
 mod compare;
 mod contents;
 mod feeds;
+mod filter;
 mod history;
 mod listed;
 mod lock;
@@ -54,6 +55,7 @@ pub use changes::{Changed, How, Moved};
 pub use channels::{Backlog, Channel, Reading, Subscription, Waiting};
 pub use compare::{Compared, Comparison, Difference, Kept};
 pub use feeds::{Beginning, Feed, Offer, Tally};
+pub use filter::{Filter, Wish};
 pub use history::{VersionLog, Whence};
 pub use lock::CacheLock;
 pub use log::{ChangeRow, SyncRow};
@@ -133,6 +135,9 @@ pub enum CatalogError {
         /// What it was to have.
         wanted: i64,
     },
+    /// A filter has a pattern that is none.
+    #[error("{0}")]
+    Pattern(String),
     /// The file system said no.
     #[error("{path}: {error}")]
     Io {

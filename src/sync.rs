@@ -62,7 +62,7 @@ use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 
 use crate::bounds::Bounds;
-use crate::catalog::{CatalogError, News, Pool, SetRow, Tally, Writer};
+use crate::catalog::{CatalogError, Changes, Filter, News, Pool, SetRow, Tally, Wish, Writer};
 use crate::document::{Capability, Datetime};
 use crate::path::Mapper;
 use crate::source::{Client, Discovery, SourceError};
@@ -133,6 +133,8 @@ pub struct Config {
     pub poll: Option<Duration>,
     /// How long content is kept that was superseded; the last three versions of a resource are in any case.
     pub keep: Duration,
+    /// Which resources are shown, and their content fetched.
+    pub filter: Wish,
     /// How much is taken from the Source.
     pub bounds: Bounds,
 }
@@ -315,6 +317,14 @@ fn bind(writer: &Writer, cache: &Path, config: &Config) -> Result<(), SyncError>
     Ok(())
 }
 
+/// Has a writer show what is wished for. Returns what that changes.
+fn refilter(writer: &mut Writer, wish: Wish) -> Result<Changes, CatalogError> {
+    let filter = Filter::new(wish).map_err(CatalogError::Pattern)?;
+    writer.set_filter(filter);
+    let mut transaction = writer.begin(true)?;
+    if transaction.refilter()? { transaction.commit() } else { Ok(Changes::default()) }
+}
+
 impl Engine {
     /// Opens the cache for a Source. What a commit means for readers is sent to `announce`. Call it
     /// within a tokio runtime.
@@ -334,8 +344,9 @@ impl Engine {
                 .map_err(|error| SyncError::Cache(format!("{}: {error}", cache.display())))?,
         );
         let mapper = Arc::new(mapper);
-        let writer = Writer::open(cache, Arc::clone(&mapper))?;
+        let mut writer = Writer::open(cache, Arc::clone(&mapper))?;
         bind(&writer, cache, &config)?;
+        refilter(&mut writer, config.filter.clone())?;
         if writer.meta(sets::PUBLIC)?.is_some() {
             client.reach().was_public();
         }
@@ -519,6 +530,24 @@ impl Engine {
         if let Some(poll) = adjustment.poll {
             self.poll.send_replace(poll);
         }
+    }
+
+    /// Shows what is wished for from now on, and leaves out all else. No document is asked for.
+    ///
+    /// # Errors
+    /// If a pattern is none, or the catalog cannot be written.
+    pub async fn show(&self, wish: Wish) -> Result<(), SyncError> {
+        self.ledger.step(move |writer| Ok(((), refilter(writer, wish)?))).await?;
+        self.ledger.told().await;
+        // What is shown now may have to be fetched.
+        self.wanted.send_replace(());
+        Ok(())
+    }
+
+    /// What is shown now.
+    #[must_use]
+    pub fn shown(&self) -> Wish {
+        self.ledger.with(|writer| writer.wish())
     }
 
     fn verifier(&self) -> members::Verifier<'_> {

@@ -246,7 +246,7 @@ impl Transaction<'_> {
     /// The name of a resource that lies in the directory of the run, and after all that is there.
     fn is_next<'r>(&self, directory: i64, record: &'r Record, run: &Run<'_>) -> Option<&'r str> {
         let (name, above) = record.path.names.split_last()?;
-        let there = run.parent != 0 && record.mementos.is_empty() && *name > run.last;
+        let there = run.parent != 0 && record.mementos.is_empty() && *name > run.last && self.filter.is_for_all();
         (there && self.tree.at(directory, above) == Some(run.parent)).then_some(name)
     }
 

@@ -10,7 +10,7 @@ type Result<T> = std::result::Result<T, CatalogError>;
 /// What holds of all rows: in words, and a question that answers with the numbers of those of which it does not.
 ///
 /// Of versions, only the Source's own (`change` below 16) have an order; `name = 0` is no resource's any more.
-const RULES: [(&str, &str); 17] = [
+const RULES: [(&str, &str); 18] = [
     (
         "a name lies in a directory that there is",
         "SELECT n.id FROM name n LEFT JOIN name p ON p.id = n.parent WHERE p.id IS NULL AND n.parent != 0",
@@ -33,6 +33,14 @@ const RULES: [(&str, &str); 17] = [
         "SELECT p.id FROM name p LEFT JOIN
              (SELECT parent, count(*) AS live FROM name WHERE version IS NOT NULL OR live > 0 GROUP BY parent) c ON c.parent = p.id
          WHERE p.live != COALESCE(c.live, 0)",
+    ),
+    (
+        "a directory counts what is not shown of it",
+        "SELECT p.id FROM name p LEFT JOIN
+             (SELECT parent, count(*) AS hidden FROM name
+              WHERE (version IS NOT NULL OR live > 0) AND (version IS NOT NULL) + live <= hidden GROUP BY parent) c
+             ON c.parent = p.id
+         WHERE p.hidden != COALESCE(c.hidden, 0) AND (p.live > 0 OR c.hidden > 0)",
     ),
     (
         "a directory is as old as what is in it",

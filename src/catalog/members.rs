@@ -144,8 +144,9 @@ impl Reader {
         let mut statement = self.connection().prepare_cached(&format!(
             "SELECT {MEMBER}, CASE WHEN v.settled THEN NULL ELSE v.size END, v.hashes, v.extra
              FROM member m JOIN package p ON p.id = m.package JOIN version v ON v.id = m.version
-             WHERE m.package = ?1 AND m.header >= ?2 AND m.state = 0 AND v.until IS NULL AND v.object IS NULL
-             ORDER BY m.header LIMIT ?3"
+             WHERE m.package = ?1 AND m.header >= ?2 AND m.state = 0 AND v.until IS NULL AND v.object IS NULL{}
+             ORDER BY m.header LIMIT ?3",
+            self.wanted()?
         ))?;
         let rows = statement.query_map(params![package, signed(from), signed(limit as u64)], |row| {
             let Some(member) = member(row, 0)? else { return Ok(None) };
@@ -199,10 +200,11 @@ impl Reader {
     /// # Errors
     /// If SQLite fails.
     pub fn unseen_bytes(&self, package: i64) -> Result<(u64, u64)> {
-        let mut statement = self.connection().prepare_cached(
+        let mut statement = self.connection().prepare_cached(&format!(
             "SELECT COALESCE(sum(m.compressed), 0), count(*) FROM member m JOIN version v ON v.id = m.version
-             WHERE m.package = ?1 AND m.state = 0 AND v.until IS NULL AND v.object IS NULL",
-        )?;
+             WHERE m.package = ?1 AND m.state = 0 AND v.until IS NULL AND v.object IS NULL{}",
+            self.wanted()?
+        ))?;
         Ok(statement.query_row([package], |row| {
             Ok((row.get::<_, i64>(0)?.unsigned_abs(), row.get::<_, i64>(1)?.unsigned_abs()))
         })?)

@@ -5,6 +5,7 @@
 
 use rusqlite::{OptionalExtension, Row, params};
 
+use super::filter::{LEFT_OUT, UNSEEN};
 use super::mementos::OWN;
 use super::reader::{DirEntry, Node, Reader};
 use super::{CatalogError, Inode, ROOT, directory_ino, version_ino};
@@ -29,7 +30,8 @@ struct Name {
 
 /// What a row of `name` and what was in force under it then are, for [`Name::of`]. `?2` is the moment.
 const THEN: &str =
-    "n.id, n.name, COALESCE(n.born, 9223372036854775807), COALESCE(n.died, -9223372036854775808), n.live, c.id, c.begin, c.mtime, c.size, p.id, p.begin, p.mtime, p.size
+    "n.id, n.name, COALESCE(n.born, 9223372036854775807), COALESCE(n.died, -9223372036854775808), n.live, c.id, c.begin, c.mtime, c.size, p.id, p.begin, p.mtime, p.size,
+    n.live = 0 AND n.hidden > 0
     FROM name n LEFT JOIN version c ON c.id = n.version AND c.begin <= ?2
     LEFT JOIN version p ON p.id = (SELECT id FROM version WHERE name = n.id AND until IS NOT NULL AND begin <= ?2
         AND until > ?2 ORDER BY begin DESC, id DESC LIMIT 1)";
@@ -42,7 +44,8 @@ impl Name {
             let node = Node::File { ino: version_ino(version), mtime: row.get(first + 2)?, size };
             Ok(Some((row.get(first + 1)?, node)))
         };
-        let (current, past) = (file(5)?, file(9)?);
+        let left_out: bool = row.get(13)?;
+        let (current, past) = if left_out { (None, None) } else { (file(5)?, file(9)?) };
         // What an archive saw later than the current version began, it saw of that moment.
         let version = match (current, past) {
             (Some((began, current)), Some((begin, past))) => Some(if begin > began { past } else { current }),
@@ -98,10 +101,10 @@ impl Reader {
     /// The version of the resource of a name that was in force, wherever its history lies.
     fn own_at(&self, resource: i64, moment: i64) -> Result<Option<Node>> {
         let mut statement = self.connection().prepare_cached(&format!(
-            "{OWN} SELECT v.id, v.mtime, v.size, v.begin FROM own JOIN version v ON v.name = own.id AND v.until IS NOT NULL
-             AND v.begin <= ?3 AND v.until > ?3
-             UNION ALL SELECT v.id, v.mtime, v.size, v.begin FROM own JOIN name n ON n.id = own.id JOIN version v ON v.id = n.version
-             AND v.begin <= ?3 ORDER BY 4 DESC, 1 DESC LIMIT 1"
+            "{OWN} SELECT v.id, v.mtime, v.size, v.begin FROM own JOIN name n ON n.id = own.id AND NOT {LEFT_OUT}
+                 JOIN version v ON v.name = n.id AND v.until IS NOT NULL AND v.begin <= ?3 AND v.until > ?3
+             UNION ALL SELECT v.id, v.mtime, v.size, v.begin FROM own JOIN name n ON n.id = own.id AND NOT {LEFT_OUT}
+                 JOIN version v ON v.id = n.version AND v.begin <= ?3 ORDER BY 4 DESC, 1 DESC LIMIT 1"
         ))?;
         let found = statement.query_row(params![resource, SELF, moment], |row| {
             let size = row.get::<_, Option<i64>>(2)?.map(i64::unsigned_abs);
@@ -132,11 +135,13 @@ impl Reader {
             let mut statement = self.connection().prepare_cached(question)?;
             Ok(statement.query_row(params![directory, moment, SELF], |row| row.get(0))?)
         };
-        if ask("SELECT EXISTS (SELECT 1 FROM name n JOIN version v ON v.id = n.version
-                WHERE n.parent = ?1 AND n.name != ?3 AND v.begin <= ?2)")?
-            || ask("SELECT EXISTS (SELECT 1 FROM name n CROSS JOIN version v ON v.name = n.id AND v.until IS NOT NULL
-                    AND v.begin <= ?2 AND v.until > ?2 WHERE n.parent = ?1 AND n.name != ?3)")?
-        {
+        if ask(&format!(
+            "SELECT EXISTS (SELECT 1 FROM name n JOIN version v ON v.id = n.version
+                WHERE n.parent = ?1 AND n.name != ?3 AND v.begin <= ?2 AND NOT {LEFT_OUT})"
+        ))? || ask(&format!(
+            "SELECT EXISTS (SELECT 1 FROM name n CROSS JOIN version v ON v.name = n.id AND v.until IS NOT NULL
+                AND v.begin <= ?2 AND v.until > ?2 WHERE n.parent = ?1 AND n.name != ?3 AND NOT {LEFT_OUT})"
+        ))? {
             return Ok(true);
         }
         let mut statement = self.connection().prepare_cached(
@@ -186,7 +191,9 @@ impl Reader {
     /// # Errors
     /// If SQLite fails.
     pub fn lookup_ever(&self, directory: i64, name: &str) -> Result<Option<i64>> {
-        let mut statement = self.connection().prepare_cached("SELECT id FROM name WHERE parent = ?1 AND name = ?2")?;
+        let mut statement = self
+            .connection()
+            .prepare_cached(&format!("SELECT n.id FROM name n WHERE n.parent = ?1 AND n.name = ?2 AND NOT {UNSEEN}"))?;
         Ok(statement.query_row(params![directory, name], |row| row.get(0)).optional()?)
     }
 
@@ -201,10 +208,11 @@ impl Reader {
         after: Option<i64>,
         mut visit: impl FnMut(i64, &str) -> bool,
     ) -> Result<()> {
-        let mut statement = self.connection().prepare_cached(
-            "SELECT id, name FROM name WHERE parent = ?1 AND name > COALESCE((SELECT name FROM name WHERE id = ?2), '')
-             ORDER BY name",
-        )?;
+        let mut statement = self.connection().prepare_cached(&format!(
+            "SELECT n.id, n.name FROM name n
+             WHERE n.parent = ?1 AND n.name > COALESCE((SELECT name FROM name WHERE id = ?2), '') AND NOT {UNSEEN}
+             ORDER BY n.name",
+        ))?;
         let mut rows = statement.query(params![directory, after])?;
         while let Some(row) = rows.next()? {
             if !visit(row.get(0)?, row.get_ref(1)?.as_str().unwrap_or_default()) {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::filter::SHOWN;
 use super::members::{MEMBER, MEMBER_HERE, MemberRow, member};
 use super::record::Extra;
 use super::rows::SetRow;
@@ -151,7 +152,7 @@ impl Reader {
     pub fn lookup(&self, directory: i64, name: &str) -> Result<Option<Node>> {
         let mut statement = self.connection.prepare_cached(&format!(
             "SELECT {NODE} FROM name n LEFT JOIN version v ON v.id = n.version
-             WHERE n.parent = ?1 AND n.name = ?2 AND (n.version IS NOT NULL OR n.live > 0)"
+             WHERE n.parent = ?1 AND n.name = ?2 AND {SHOWN}"
         ))?;
         Ok(statement.query_row(params![directory, name], |row| node(row, 0)).optional()?)
     }
@@ -185,7 +186,7 @@ impl Reader {
         let mut statement = self.connection.prepare_cached(&format!(
             "SELECT n.name, {NODE} FROM name n LEFT JOIN version v ON v.id = n.version
              WHERE n.parent = ?1 AND n.name > COALESCE((SELECT name FROM name WHERE id = ?2), '')
-               AND (n.version IS NOT NULL OR n.live > 0)
+               AND {SHOWN}
              ORDER BY n.name"
         ))?;
         let mut rows = statement.query(params![directory, after])?;
@@ -206,7 +207,7 @@ impl Reader {
         let mut statement = self.connection.prepare_cached(
             "SELECT version FROM (
                  SELECT b.version FROM version v JOIN name n ON n.id = v.name
-                 JOIN name b ON b.parent = n.parent AND b.name < n.name WHERE v.id = ?1 ORDER BY b.name DESC LIMIT ?2)
+                 JOIN name b ON b.parent = n.parent AND b.name < n.name WHERE v.id = ?1 AND b.hidden = 0 ORDER BY b.name DESC LIMIT ?2)
              WHERE version IS NOT NULL LIMIT 1",
         )?;
         Ok(statement.query_row(params![version, NEIGHBOURS], |row| row.get(0)).optional()?)
@@ -220,7 +221,7 @@ impl Reader {
         let mut statement = self.connection.prepare_cached(
             "SELECT version FROM (
                  SELECT f.version FROM version v JOIN name n ON n.id = v.name
-                 JOIN name f ON f.parent = n.parent AND f.name > n.name WHERE v.id = ?1 ORDER BY f.name LIMIT ?2)
+                 JOIN name f ON f.parent = n.parent AND f.name > n.name WHERE v.id = ?1 AND f.hidden = 0 ORDER BY f.name LIMIT ?2)
              WHERE version IS NOT NULL",
         )?;
         let names = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(NEIGHBOURS);
@@ -342,7 +343,8 @@ impl Reader {
     pub fn missing(&self, after: i64, upto: i64, limit: usize) -> Result<Vec<(i64, Option<u64>)>> {
         let mut statement = self.connection.prepare_cached(&format!(
             "SELECT id, size FROM version v WHERE id > ?1 AND id <= ?3 AND until IS NULL AND object IS NULL
-             AND NOT {MEMBER_HERE} ORDER BY id LIMIT ?2",
+             AND NOT {MEMBER_HERE}{} ORDER BY id LIMIT ?2",
+            self.wanted()?
         ))?;
         let rows = statement.query_map(params![after, i64::try_from(limit).unwrap_or(i64::MAX), upto], |row| {
             Ok((row.get(0)?, size(row, 1)?))
@@ -357,7 +359,9 @@ impl Reader {
     /// If SQLite fails.
     pub fn count_missing(&self) -> Result<(u64, i64)> {
         let mut statement = self.connection.prepare_cached(&format!(
-            "SELECT count(*), COALESCE(max(id), 0) FROM version v WHERE until IS NULL AND object IS NULL AND NOT {MEMBER_HERE}",
+            "SELECT count(*), COALESCE(max(id), 0) FROM version v
+             WHERE until IS NULL AND object IS NULL AND NOT {MEMBER_HERE}{}",
+            self.wanted()?
         ))?;
         Ok(statement.query_row([], |row| Ok((row.get::<_, i64>(0)?.unsigned_abs(), row.get(1)?)))?)
     }
@@ -371,7 +375,7 @@ impl Reader {
         let mut statement = self.connection.prepare_cached(&format!(
             "WITH RECURSIVE below (id) AS (
                  SELECT ?1 UNION ALL SELECT n.id FROM name n JOIN below b ON n.parent = b.id
-                 WHERE n.version IS NOT NULL OR n.live > 0)
+                 WHERE {SHOWN})
              SELECT v.id, v.size, v.object IS NOT NULL OR {MEMBER_HERE} FROM below b JOIN name n ON n.id = b.id
              JOIN version v ON v.id = n.version",
         ))?;
@@ -387,12 +391,11 @@ impl Reader {
     /// # Errors
     /// If SQLite fails.
     pub fn count_below(&self, name: i64) -> Result<u64> {
-        let mut statement = self.connection.prepare_cached(
+        let mut statement = self.connection.prepare_cached(&format!(
             "WITH RECURSIVE below (id) AS (
-                 SELECT ?1 UNION ALL SELECT n.id FROM name n JOIN below b ON n.parent = b.id
-                 WHERE n.version IS NOT NULL OR n.live > 0)
+                 SELECT ?1 UNION ALL SELECT n.id FROM name n JOIN below b ON n.parent = b.id WHERE {SHOWN})
              SELECT count(*) FROM below b JOIN name n ON n.id = b.id WHERE n.version IS NOT NULL",
-        )?;
+        ))?;
         Ok(statement.query_row([name], |row| row.get::<_, i64>(0))?.unsigned_abs())
     }
 
@@ -402,9 +405,9 @@ impl Reader {
     /// If SQLite fails.
     pub fn find(&self, path: &str) -> Result<Option<i64>> {
         let mut at = ROOT;
-        let mut statement = self.connection.prepare_cached(
-            "SELECT id FROM name WHERE parent = ?1 AND name = ?2 AND (version IS NOT NULL OR live > 0)",
-        )?;
+        let mut statement = self
+            .connection
+            .prepare_cached(&format!("SELECT n.id FROM name n WHERE n.parent = ?1 AND n.name = ?2 AND {SHOWN}"))?;
         for name in path.split('/').filter(|name| !name.is_empty() && *name != ".") {
             match statement.query_row(params![at, name], |row| row.get(0)).optional()? {
                 Some(id) => at = id,

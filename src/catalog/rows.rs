@@ -150,6 +150,8 @@ pub struct SetRow {
     pub synced: Option<Datetime>,
     /// Files in the current tree.
     pub resources: u64,
+    /// How many of them the filter leaves out.
+    pub left_out: u64,
     /// Deletions held back.
     pub held: Option<u64>,
     /// The edition of the list that left them out.
@@ -158,6 +160,14 @@ pub struct SetRow {
     pub seed: Option<Seed>,
     /// What its changes came from last.
     pub follows: Option<Seed>,
+}
+
+impl SetRow {
+    /// How many of its resources are shown.
+    #[must_use]
+    pub fn shown(&self) -> u64 {
+        self.resources.saturating_sub(self.left_out)
+    }
 }
 
 /// A document that the tree was made from.

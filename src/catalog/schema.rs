@@ -265,6 +265,9 @@ const STEPS: [&str; 7] = ["
 ", "
     -- Whether a package is no ZIP file where it comes from, and is written as one here.
     ALTER TABLE package ADD COLUMN recast INTEGER NOT NULL DEFAULT 0;
+    -- Of a file 1, if the filter leaves it out; of a directory, how many live names in it are not shown.
+    ALTER TABLE name ADD COLUMN hidden INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE rset ADD COLUMN left_out INTEGER NOT NULL DEFAULT 0; -- how many of its resources are not shown
 "];
 
 /// The size of a page in bytes. With 4 KiB, 3.77 million rows took a tenth longer to write; with 16 KiB a twentieth less,

@@ -3,12 +3,13 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
 
 use rusqlite::params;
 
-use super::CatalogError;
 use super::bulk::NewVersion;
 use super::changes::How;
+use super::filter::Filter;
 use super::listed::{Listed, Sameness};
 use super::reader::derived_uri;
 use super::record::Record;
@@ -16,6 +17,7 @@ use super::remembered::Remembered;
 use super::rows::{Changes, Outcome, Upserted};
 use super::tree::{NameRow, Numbers, Tree};
 use super::writer::set_meta;
+use super::{CatalogError, ROOT};
 use crate::document::{Change, Datetime, Hashes};
 use crate::path::{Mapper, SELF};
 
@@ -67,6 +69,9 @@ pub struct Transaction<'w> {
     pub(super) seen: Numbers,
     media: HashMap<String, i64>,
     pub(super) resources: HashMap<i64, i64>,
+    /// What is shown of them, and how many more of a set are not.
+    pub(super) filter: Arc<Filter>,
+    pub(super) left_out: HashMap<i64, i64>,
     /// Documents of the set that had not changed: what they list stands.
     kept: HashSet<i64>,
     /// Documents that are manifests of packages.
@@ -86,6 +91,8 @@ pub(super) struct Spot<'r> {
     pub(super) name: &'r str,
     pub(super) row: Option<NameRow>,
     pub(super) uri: Option<&'r str>,
+    /// That of its set.
+    pub(super) directory: i64,
 }
 
 /// Resources that this step, or the one before it, brought into the tree: what they are, so that a manifest that says the same
@@ -137,6 +144,7 @@ impl<'w> Transaction<'w> {
         mapper: &'w Mapper,
         next_name: i64,
         next_version: i64,
+        filter: Arc<Filter>,
     ) -> Self {
         let now = Datetime::now().nanos();
         Self {
@@ -149,6 +157,8 @@ impl<'w> Transaction<'w> {
             seen: Numbers::default(),
             media: HashMap::new(),
             resources: HashMap::new(),
+            filter,
+            left_out: HashMap::new(),
             kept: HashSet::new(),
             manifests: None,
             snapshot: None,
@@ -232,8 +242,9 @@ impl<'w> Transaction<'w> {
                 name: SELF,
                 row: Tree::row(&self.transaction, row.id, SELF)?,
                 uri: Some(record.uri.as_str()),
+                directory,
             },
-            row => Spot { parent, name, row, uri: record.path.uri_needed.then_some(record.uri.as_str()) },
+            row => Spot { directory, parent, name, row, uri: record.path.uri_needed.then_some(record.uri.as_str()) },
         }))
     }
 
@@ -247,7 +258,8 @@ impl<'w> Transaction<'w> {
         heir_of: Option<i64>,
         how: How,
     ) -> Result<i64> {
-        let Spot { parent, name, row, uri } = *spot;
+        let Spot { parent, name, row, uri, directory } = *spot;
+        let left_out = self.leaves_out(directory, record)?;
         let name_id = row.map_or(self.tree.next_name, |row| row.id);
         let record = &*match row {
             Some(row) => self.in_order(self.names(spot, row.id)?, record, how)?,
@@ -257,7 +269,9 @@ impl<'w> Transaction<'w> {
         match row {
             Some(row) => {
                 self.transaction
-                    .prepare_cached("UPDATE name SET version = ?2, uri = ?3, rset = ?4, changed = ?5 WHERE id = ?1")?
+                    .prepare_cached(
+                        "UPDATE name SET version = ?2, uri = ?3, rset = ?4, changed = ?5, hidden = 0 WHERE id = ?1",
+                    )?
                     .execute(params![row.id, version, uri, rset, self.now])?;
                 self.tree.ensure_self(&self.transaction, row.id, rset)?;
                 self.history_changed(row.id)?;
@@ -272,6 +286,7 @@ impl<'w> Transaction<'w> {
         self.tree.changes.from(begin);
         self.tree.count(&self.transaction, parent, name, 1)?;
         *self.resources.entry(rset).or_insert(0) += 1;
+        self.show(rset, (parent, name), name_id, left_out)?;
         Ok(version)
     }
 
@@ -298,6 +313,14 @@ impl<'w> Transaction<'w> {
         self.tree.span(spot.parent, record.begin.nanos(), i64::MIN);
         self.tree.changes.from(record.begin.nanos());
         self.tree.count(&self.transaction, spot.parent, spot.name, 0)?;
+        if !self.filter.is_for_all() {
+            let left_out = self.leaves_out(spot.directory, record)?;
+            let rset = self
+                .transaction
+                .prepare_cached("SELECT rset FROM name WHERE id = ?1")?
+                .query_row([name], |row| row.get(0))?;
+            self.show(rset, (spot.parent, spot.name), name, left_out)?;
+        }
         Ok(next)
     }
 
@@ -361,7 +384,7 @@ impl<'w> Transaction<'w> {
             ))?
             .query_row(params![version, at.nanos(), how.number(), self.sync, self.now], |row| row.get(0))?;
         if how.is_exact() {
-            let spot = Spot { parent, name, row: None, uri: None };
+            let spot = Spot { parent, name, row: None, uri: None, directory: ROOT };
             self.cut(self.names(&spot, id)?, at)?;
         }
         self.transaction
@@ -373,6 +396,14 @@ impl<'w> Transaction<'w> {
         self.tree.changes.from(until);
         self.tree.count(&self.transaction, parent, name, -1)?;
         *self.resources.entry(rset).or_insert(0) -= 1;
+        if !self.filter.is_for_all() {
+            // What went stays left out as of the moments in which it was there.
+            let hidden = self
+                .transaction
+                .prepare_cached("SELECT hidden FROM name WHERE id = ?1")?
+                .query_row([id], |row| row.get::<_, i64>(0))?;
+            self.hide(rset, parent, -hidden)?;
+        }
         Ok(())
     }
 
@@ -664,8 +695,12 @@ impl<'w> Transaction<'w> {
         self.tree.settle(&self.transaction, now)?;
         self.tree.collapse(&self.transaction)?;
         self.tree.settle(&self.transaction, now)?;
+        self.tree.mark_collapsed(&self.transaction)?;
         for (rset, delta) in &self.resources {
             self.transaction.execute("UPDATE rset SET resources = resources + ?2 WHERE id = ?1", [rset, delta])?;
+        }
+        for (rset, delta) in &self.left_out {
+            self.transaction.execute("UPDATE rset SET left_out = left_out + ?2 WHERE id = ?1", [rset, delta])?;
         }
         set_meta(&self.transaction, "next_name", &self.tree.next_name.to_string())?;
         set_meta(&self.transaction, "next_version", &self.next_version.to_string())?;

@@ -17,14 +17,16 @@ pub(super) struct NameRow {
     pub(super) id: i64,
     pub(super) version: Option<i64>,
     live: i64,
+    hidden: i64,
 }
 
 /// What a transaction knows of the tree beyond the rows: live counts not yet written, the last path
 /// walked, and what readers will have to be told.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
-    /// By directory: how its number of live names changes, for directories whose names changed.
-    deltas: HashMap<i64, i64>,
+    /// By directory: how its number of live names changes, and that of those which are not shown, for directories whose names
+    /// changed.
+    deltas: HashMap<i64, (i64, i64)>,
     /// By directory: since when, and until when, there were versions in it that this transaction knows of.
     spans: HashMap<i64, (i64, i64)>,
     /// The directories of the last path that was walked, and of the last that was only looked for.
@@ -35,6 +37,8 @@ pub(super) struct Tree {
     walked: Numbers,
     /// Directories that a name went from: `@self` may be all that is left in them.
     shrunk: BTreeSet<i64>,
+    /// Directories that became files which are left out.
+    collapsed: Vec<i64>,
     /// Files that moved into a directory of their own name: their old and their new numbers.
     pub(super) moved: Vec<(i64, i64)>,
     /// The last name of directories that lists are written into.
@@ -128,10 +132,10 @@ impl Tree {
 
     pub(super) fn row(connection: &Connection, parent: i64, name: &str) -> Result<Option<NameRow>> {
         let mut statement =
-            connection.prepare_cached("SELECT id, version, live FROM name WHERE parent = ?1 AND name = ?2")?;
+            connection.prepare_cached("SELECT id, version, live, hidden FROM name WHERE parent = ?1 AND name = ?2")?;
         Ok(statement
             .query_row(params![parent, name], |row| {
-                Ok(NameRow { id: row.get(0)?, version: row.get(1)?, live: row.get(2)? })
+                Ok(NameRow { id: row.get(0)?, version: row.get(1)?, live: row.get(2)?, hidden: row.get(3)? })
             })
             .optional()?)
     }
@@ -139,7 +143,7 @@ impl Tree {
     /// Whether live names lie in the directory, those of this transaction counted.
     pub(super) fn is_live_directory(&self, row: NameRow) -> bool {
         row.version.is_none()
-            && (self.walked.contains(row.id) || row.live + self.deltas.get(&row.id).copied().unwrap_or(0) > 0)
+            && (self.walked.contains(row.id) || row.live + self.deltas.get(&row.id).map_or(0, |(live, _)| *live) > 0)
     }
 
     pub(super) fn insert(
@@ -178,9 +182,9 @@ impl Tree {
                 Some(row) => {
                     if let Some(version) = row.version {
                         let uri = uri_of(row.id)?;
-                        self.file_to_directory(connection, at, name, row.id, version, &uri)?;
+                        self.file_to_directory(connection, at, name, (row, version), &uri)?;
                     } else if row.live == 0 {
-                        self.keep_history(connection, row.id, rset)?;
+                        self.keep_history(connection, row, rset)?;
                     }
                     row.id
                 }
@@ -210,21 +214,20 @@ impl Tree {
         Ok(Some(at))
     }
 
-    #[allow(clippy::too_many_arguments, reason = "a row and where it stands")]
     fn file_to_directory(
         &mut self,
         connection: &Connection,
         parent: i64,
         name: &str,
-        id: i64,
-        version: i64,
+        (NameRow { id, hidden, .. }, version): (NameRow, i64),
         uri: &str,
     ) -> Result<()> {
         // It stays its own set's, whichever set makes it a directory.
         let rset: i64 = connection
-            .prepare_cached("UPDATE name SET version = NULL, uri = NULL WHERE id = ?1 RETURNING rset")?
+            .prepare_cached("UPDATE name SET version = NULL, uri = NULL, hidden = 0 WHERE id = ?1 RETURNING rset")?
             .query_row([id], |row| row.get(0))?;
         self.count(connection, parent, name, -1)?;
+        self.hide(connection, parent, -hidden)?;
         let moved = match Self::row(connection, id, SELF)? {
             Some(row) => {
                 connection
@@ -242,6 +245,8 @@ impl Tree {
             .query_row([moved, version], |row| Ok((row.get(0)?, row.get(1)?)))?;
         self.span(id, born, died);
         self.moved.push((id, moved));
+        connection.prepare_cached("UPDATE name SET hidden = ?2 WHERE id = ?1")?.execute([moved, hidden])?;
+        self.hide(connection, id, hidden)?;
         self.count(connection, id, SELF, 1)
     }
 
@@ -256,9 +261,18 @@ impl Tree {
 
     /// So many live names appeared in a directory.
     pub(super) fn count_many(&mut self, connection: &Connection, directory: i64, delta: i64) -> Result<()> {
-        *self.deltas.entry(directory).or_insert(0) += delta;
+        self.deltas.entry(directory).or_default().0 += delta;
         if self.deltas.len() > MOST_DELTAS {
             self.settle(connection, self.now)?;
+        }
+        Ok(())
+    }
+
+    /// So many more live names of a directory are not shown.
+    pub(super) fn hide(&mut self, connection: &Connection, directory: i64, delta: i64) -> Result<()> {
+        if delta != 0 {
+            self.deltas.entry(directory).or_default().1 += delta;
+            self.count_many(connection, directory, 0)?;
         }
         Ok(())
     }
@@ -278,12 +292,21 @@ impl Tree {
     }
 
     /// A name that becomes a directory may have been a resource's once: that is found under `@self` then.
-    fn keep_history(&mut self, connection: &Connection, name: i64, rset: i64) -> Result<()> {
+    fn keep_history(
+        &mut self,
+        connection: &Connection,
+        NameRow { id: name, hidden, .. }: NameRow,
+        rset: i64,
+    ) -> Result<()> {
         let was_resource: bool = connection
             .prepare_cached("SELECT EXISTS (SELECT 1 FROM version WHERE name = ?1 AND until IS NOT NULL)")?
             .query_row([name], |row| row.get(0))?;
         if was_resource && Self::row(connection, name, SELF)?.is_none() {
-            self.insert(connection, name, SELF, rset, None, None)?;
+            let own = self.insert(connection, name, SELF, rset, None, None)?;
+            connection.prepare_cached("UPDATE name SET hidden = ?2 WHERE id = ?1")?.execute([own, hidden])?;
+        }
+        if hidden != 0 {
+            connection.prepare_cached("UPDATE name SET hidden = 0 WHERE id = ?1")?.execute([name])?;
         }
         Ok(())
     }
@@ -304,22 +327,39 @@ impl Tree {
     pub(super) fn settle(&mut self, connection: &Connection, now: i64) -> Result<()> {
         self.settle_spans(connection)?;
         let mut update = connection.prepare_cached(
-            "UPDATE name SET live = live + ?2, changed = max(changed, ?3) WHERE id = ?1 RETURNING live, parent, name",
+            "UPDATE name SET live = live + ?2, hidden = hidden + ?4, changed = max(changed, ?3) WHERE id = ?1
+             RETURNING live, hidden, parent, name",
         )?;
         while !self.deltas.is_empty() {
-            for (directory, delta) in std::mem::take(&mut self.deltas) {
+            for (directory, (delta, more_hidden)) in std::mem::take(&mut self.deltas) {
                 self.changes.directories.insert(directory_ino(directory));
-                let (live, parent, name): (i64, i64, String) = update
-                    .query_row(params![directory, delta, now], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-                let appeared = i64::from(live > 0) - i64::from(live - delta > 0);
-                if appeared != 0 && directory != ROOT {
-                    *self.deltas.entry(parent).or_insert(0) += appeared;
+                let (live, hidden, parent, name): (i64, i64, i64, String) = update
+                    .query_row(params![directory, delta, now, more_hidden], |row| {
+                        Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+                    })?;
+                let (live_before, hidden_before) = (live - delta, hidden - more_hidden);
+                let appeared = i64::from(live > 0) - i64::from(live_before > 0);
+                let is_hidden = |live: i64, hidden: i64| i64::from(live > 0 && live <= hidden);
+                let went_hidden = is_hidden(live, hidden) - is_hidden(live_before, hidden_before);
+                if (appeared, went_hidden) != (0, 0) && directory != ROOT {
+                    let above = self.deltas.entry(parent).or_default();
+                    *above = (above.0 + appeared, above.1 + went_hidden);
                     if appeared < 0 {
                         self.shrunk.insert(parent);
                     }
                     self.changes.name(directory_ino(parent), &name);
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// To be called when all counts are written: what became a file that is left out counts nothing any more.
+    pub(super) fn mark_collapsed(&mut self, connection: &Connection) -> Result<()> {
+        for name in std::mem::take(&mut self.collapsed) {
+            connection
+                .prepare_cached("UPDATE name SET hidden = 1 WHERE id = ?1 AND version IS NOT NULL")?
+                .execute([name])?;
         }
         Ok(())
     }
@@ -343,15 +383,17 @@ impl Tree {
             }
         }
         for directory in shrunk {
-            let lone: Option<(i64, i64, Option<String>, i64)> = connection
+            let lone: Option<(i64, i64, Option<String>, i64, i64)> = connection
                 .prepare_cached(
-                    "SELECT s.id, s.version, s.uri, s.rset FROM name s
+                    "SELECT s.id, s.version, s.uri, s.rset, s.hidden FROM name s
                      WHERE s.parent = ?1 AND s.name = ?2 AND s.version IS NOT NULL
                        AND (SELECT live FROM name WHERE id = ?1) = 1",
                 )?
-                .query_row(params![directory, SELF], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
+                .query_row(params![directory, SELF], |row| {
+                    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
+                })
                 .optional()?;
-            let Some((id, version, uri, rset)) = lone else { continue };
+            let Some((id, version, uri, rset, hidden)) = lone else { continue };
             let (parent, name) = place(connection, directory)?;
             connection.prepare_cached("UPDATE name SET version = NULL WHERE id = ?1")?.execute([id])?;
             connection
@@ -361,6 +403,9 @@ impl Tree {
             self.count(connection, directory, SELF, -1)?;
             // The file counts in the parent in the directory's stead, which settling takes away.
             self.count(connection, parent, &name, 1)?;
+            self.collapsed.extend((hidden != 0).then_some(directory));
+            self.hide(connection, directory, -hidden)?;
+            self.hide(connection, parent, hidden)?;
         }
         Ok(())
     }

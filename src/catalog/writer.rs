@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::filter::{Filter, Wish};
 use super::reader::Pool;
 use super::rows::{DocumentRow, Evictable, Seed, SetRow, SetState, Stored};
 use super::transaction::Transaction;
@@ -20,6 +21,7 @@ pub struct Writer {
     connection: Connection,
     path: PathBuf,
     mapper: Arc<Mapper>,
+    filter: Arc<Filter>,
 }
 
 impl Writer {
@@ -29,7 +31,18 @@ impl Writer {
     /// If the database cannot be opened, is newer than this program, or is damaged.
     pub fn open(cache: &Path, mapper: Arc<Mapper>) -> Result<Self> {
         let path = cache.join(DATABASE);
-        Ok(Self { connection: schema::open(&path)?, path, mapper })
+        Ok(Self { connection: schema::open(&path)?, path, mapper, filter: Arc::default() })
+    }
+
+    /// From the next step on, the tree shows what this filter admits; [`Transaction::refilter`] brings into line what is there.
+    pub fn set_filter(&mut self, filter: Filter) {
+        self.filter = Arc::new(filter);
+    }
+
+    /// What the tree shows.
+    #[must_use]
+    pub fn wish(&self) -> Wish {
+        self.filter.wish().clone()
     }
 
     /// Readers of the same catalog.
@@ -104,7 +117,7 @@ impl Writer {
             |key| -> Result<i64> { Ok(meta(&self.connection, key)?.and_then(|value| value.parse().ok()).unwrap_or(8)) };
         let (next_name, next_version) = (number("next_name")?, number("next_version")?);
         let transaction = self.connection.unchecked_transaction()?;
-        Ok(Transaction::new(transaction, &self.mapper, next_name, next_version))
+        Ok(Transaction::new(transaction, &self.mapper, next_name, next_version, Arc::clone(&self.filter)))
     }
 
     /// Makes a step that writes much. What it leaves in the write-ahead log is for [`Writer::checkpoint`], soon: this commit or
@@ -250,7 +263,7 @@ fn evictable(row: &rusqlite::Row<'_>) -> rusqlite::Result<Evictable> {
 
 pub(super) fn sets(connection: &Connection) -> Result<Vec<SetRow>> {
     let mut statement = connection.prepare_cached(
-        "SELECT id, key, label, directory, state, cursor, at, synced, resources, held, held_edition, seed, why, follows, follows_why FROM rset ORDER BY id",
+        "SELECT id, key, label, directory, state, cursor, at, synced, resources, held, held_edition, seed, why, follows, follows_why, left_out FROM rset ORDER BY id",
     )?;
     let time = |nanos: Option<i64>| nanos.map(Datetime::from_nanos);
     let rows = statement.query_map([], |row| {
@@ -265,6 +278,7 @@ pub(super) fn sets(connection: &Connection) -> Result<Vec<SetRow>> {
             at: time(row.get(6)?),
             synced: time(row.get(7)?),
             resources: row.get::<_, i64>(8)?.unsigned_abs(),
+            left_out: row.get::<_, i64>(15)?.unsigned_abs(),
             held: row.get::<_, Option<i64>>(9)?.map(i64::unsigned_abs),
             held_edition: row.get(10)?,
             seed: row.get::<_, Option<String>>(11)?.zip(row.get(12)?).map(|(from, why)| Seed { from, why }),

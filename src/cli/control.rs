@@ -12,7 +12,7 @@ use tokio::net::{UnixListener, unix::OwnedWriteHalf};
 
 use super::messages::{Progress, Request, Response};
 use super::{Stop, audit, log, mounts, options, report, show};
-use crate::catalog::{Ever, SetState};
+use crate::catalog::{Ever, SetState, Wish};
 use crate::sync::{Engine, Trigger, Wanted};
 
 const SOCKET: &str = "control";
@@ -74,7 +74,7 @@ async fn answer(engine: &Arc<Engine>, line: &str, mut to: OwnedWriteHalf) {
         Ok(Request::Log { path, since }) => log::tell(engine, &path, since.as_deref(), &mut to).await,
         Ok(Request::Fetch { path, pin }) => fetch(engine, &path, pin, &mut to).await,
         Ok(Request::Remount { options, sloppy }) => match options::Options::parse(&options, sloppy) {
-            Ok(parsed) => remount(engine, &parsed),
+            Ok(parsed) => remount(engine, &parsed).await,
             Err(error) => Response::Failed { error },
         },
     };
@@ -183,8 +183,11 @@ async fn fetch(engine: &Arc<Engine>, path: &str, pin: bool, to: &mut OwnedWriteH
 
 /// What can be changed while mounted.
 const CHANGEABLE: [&str; 4] = ["timeout", "connections", "rate", "poll"];
+/// And of what is shown.
+const FILTERS: [&str; 5] = ["include", "exclude", "type", "collection", "newer"];
 
-fn remount(engine: &Arc<Engine>, parsed: &options::Options) -> Response {
+async fn remount(engine: &Arc<Engine>, parsed: &options::Options) -> Response {
+    let changeable: Vec<&str> = CHANGEABLE.into_iter().chain(FILTERS).collect();
     let fixed: Vec<&str> = parsed
         .given
         .iter()
@@ -193,15 +196,32 @@ fn remount(engine: &Arc<Engine>, parsed: &options::Options) -> Response {
             name.starts_with("limit_")
                 || options::DEFINITIONS.iter().any(|one| one.usage.split('=').next() == Some(name))
         })
-        .filter(|name| !CHANGEABLE.contains(name) && !matches!(*name, "remount" | "ro"))
+        .filter(|name| !changeable.contains(name) && !matches!(*name, "remount" | "ro"))
         .collect();
-    let changed: Vec<&str> = parsed.given.iter().map(String::as_str).filter(|name| CHANGEABLE.contains(name)).collect();
+    let mut changed: Vec<&str> =
+        parsed.given.iter().map(String::as_str).filter(|name| changeable.contains(name)).collect();
+    changed.dedup();
     engine.adjust(&crate::sync::Adjustment {
         timeout: changed.contains(&"timeout").then_some(parsed.timeout),
         connections: changed.contains(&"connections").then_some(parsed.connections),
         rate: changed.contains(&"rate").then_some(parsed.rate),
         poll: changed.contains(&"poll").then_some(parsed.poll),
     });
+    if changed.iter().any(|name| FILTERS.contains(name)) {
+        // What is not named stays as it is.
+        let (before, asked) = (engine.shown(), &parsed.filter);
+        let given = |name: &str| changed.contains(&name);
+        let wish = Wish {
+            include: if given("include") { asked.include.clone() } else { before.include },
+            exclude: if given("exclude") { asked.exclude.clone() } else { before.exclude },
+            types: if given("type") { asked.types.clone() } else { before.types },
+            collections: if given("collection") { asked.collections.clone() } else { before.collections },
+            newer: if given("newer") { asked.newer } else { before.newer },
+        };
+        if let Err(error) = engine.show(wish).await {
+            return Response::Failed { error: error.to_string() };
+        }
+    }
     let mut text = match changed.as_slice() {
         [] => "nothing to change".to_owned(),
         names => format!("changed {}", names.join(", ")),

@@ -18,7 +18,7 @@ use super::options::Options;
 use super::report::Reporter;
 use super::{Done, Stop, confine, control, exit, logging};
 use crate::bounds::{self, Bounds};
-use crate::catalog::{CacheLock, News, SetState};
+use crate::catalog::{CacheLock, News, SetRow, SetState};
 use crate::fs::{AskedIo, Filesystem, Io, Moments, Requests, View, invalidate};
 use crate::notify::{self, Notifier};
 use crate::path::Mapper;
@@ -231,7 +231,7 @@ async fn serve(task: &Task, place: &Place, client: Arc<Client>, tell: &Tell) -> 
             cache.display()
         )));
     }
-    let resources: u64 = sets.iter().map(|set| set.resources).sum();
+    let resources: u64 = sets.iter().map(SetRow::shown).sum();
     let end = mount(task, place, &engine, &notifier, resources, changes).map_err(failed)?;
     if let Err(error) = control::serve(cache, Arc::clone(&engine)) {
         tracing::warn!(%error, "no control socket; refresh and fetch --pin will not work");
@@ -333,6 +333,7 @@ fn open_engine(
         cache_size: options.cache_size,
         poll: options.poll,
         keep: options.keep,
+        filter: options.filter.clone(),
         bounds: options.bounds,
     };
     Engine::open(cache, config, client, mapper, announce).map_err(|error| error.to_string())
@@ -465,7 +466,7 @@ async fn first_sync(
 }
 
 fn ready(tell: &Tell, engine: &Engine, complete: bool, notes: Vec<String>) {
-    let resources = engine.sets().map(|sets| sets.iter().map(|set| set.resources).sum()).unwrap_or(0);
+    let resources = engine.sets().map(|sets| sets.iter().map(SetRow::shown).sum()).unwrap_or(0);
     tell(&Report::Ready { complete, resources, notes });
 }
 

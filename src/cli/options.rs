@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use super::confine::User;
 use crate::bounds::{self, Bounds, Unfit};
+use crate::catalog::{Filter, Wish};
+use crate::document::Datetime;
 use crate::fs::AskedIo;
 use crate::source::Reach;
 use crate::sync::{SeedFrom, Verify};
@@ -81,6 +83,27 @@ pub const DEFINITIONS: &[Definition] = &[
         "mirror one of several sets of resources, by its name or the URL of its Capability List",
     ),
     define(
+        "include=GLOB",
+        "everything",
+        "show only what matches one of these patterns (repeat the option for each): *.pdf is of names in any directory, data/2013 is a directory and all below it, data/*/a.xml has its slashes where paths have them, and ** stands for any number of directories",
+    ),
+    define("exclude=GLOB", "nothing", "leave out what matches one of these patterns, which are as those of include"),
+    define(
+        "type=TYPE",
+        "all types",
+        "show only resources of one of these media types: application/pdf, or image/*; one of which the Source does not say the type is left out",
+    ),
+    define(
+        "collection=NAME",
+        "all",
+        "show only members of one of these collections, by the URI that the Source gives them or the last part of it",
+    ),
+    define(
+        "newer=TIME",
+        "no limit",
+        "show only what was modified at this time or later: 2013, 2013-01-31, 2013-01-31T12:00:00Z",
+    ),
+    define(
         "base=URI",
         "the Source's origin",
         "the URI whose resources lie at the root; all others lie under @authority",
@@ -131,7 +154,11 @@ pub const DEFINITIONS: &[Definition] = &[
         "how much is taken from the Source of one thing, for example limit_document=1G: there is a bound for each that could grow without end",
     ),
     define("ro", "always", "read-only; rw is accepted and served read-only"),
-    define("remount", "", "change timeout, connections, rate and poll of a mount that is there"),
+    define(
+        "remount",
+        "",
+        "change timeout, connections, rate, poll, include, exclude, type, collection and newer of a mount that is there; include= and its like, without a value, ask for everything again",
+    ),
 ];
 
 /// Options that mount(8) and systemd know, and that mean nothing to a mounted Source.
@@ -219,6 +246,8 @@ pub struct Options {
     pub callback: Option<url::Url>,
     pub keep: Duration,
     pub set: Option<String>,
+    /// What `include`, `exclude`, `type`, `collection` and `newer` ask for.
+    pub filter: Wish,
     pub base: Option<String>,
     pub credentials: Option<PathBuf>,
     pub allow_private: bool,
@@ -259,6 +288,7 @@ impl Default for Options {
             callback: None,
             keep: Duration::from_secs(30 * 86_400),
             set: None,
+            filter: Wish::default(),
             base: None,
             credentials: None,
             allow_private: false,
@@ -304,6 +334,7 @@ impl Options {
 
     /// Whether options that need each other are there.
     fn agree(&self) -> Result<(), String> {
+        Filter::new(self.filter.clone()).map_err(|error| format!("-o include= or exclude=: {error}"))?;
         match (&self.listen, &self.callback) {
             (None, Some(callback)) => Err(format!(
                 "-o callback={callback} needs listen=: the address at which what comes to that URL arrives here, for example listen=127.0.0.1:8088"
@@ -365,6 +396,24 @@ impl Options {
                 self.keep = keep;
             }
             "set" => self.set = Some(needs()?.to_owned()),
+            "include" | "exclude" | "type" | "collection" => {
+                let Some(value) = value else { return Err(format!("-o {name} needs a value: {}", usage(name))) };
+                let values = match name {
+                    "include" => &mut self.filter.include,
+                    "exclude" => &mut self.filter.exclude,
+                    "type" => &mut self.filter.types,
+                    _ => &mut self.filter.collections,
+                };
+                values.extend((!value.is_empty()).then(|| value.to_owned()));
+            }
+            "newer" => {
+                let value = value.ok_or_else(|| format!("-o newer needs a value: {}", usage(name)))?;
+                let wrong = |error| format!("-o newer={value}: {error}; give 2013, 2013-01-31 or 2013-01-31T12:00:00Z");
+                self.filter.newer = match value {
+                    "" => None,
+                    time => Some(Datetime::parse(time).map_err(wrong)?.0),
+                };
+            }
             "base" => {
                 let base = needs()?;
                 url::Url::parse(base).map_err(|error| format!("-o base={base}: {error}; expected an absolute URI"))?;
@@ -609,10 +658,11 @@ mod tests {
                 Some((name, "URI")) => (name, Some("https://x.example/")),
                 Some((name @ "user", _)) => (name, Some("root")),
                 Some(("limit_NAME", _)) => ("limit_document", Some("1G")),
-                Some((name, "DIR" | "FILE" | "NAME")) => (name, Some("/x")),
+                Some((name, "DIR" | "FILE" | "NAME" | "GLOB" | "TYPE")) => (name, Some("/x")),
                 Some((name, "ADDR")) => (name, Some("127.0.0.1:8088")),
                 Some((name, "URL")) => (name, Some("https://x.example/hook/,listen=127.0.0.1:8088")),
                 Some((name, "DURATION")) => (name, Some("30d")),
+                Some((name, "TIME")) => (name, Some("2013-01-31")),
                 Some((name, "BYTES" | "SECONDS" | "N" | "ID" | "OCTAL")) => (name, Some("7")),
                 Some((name, choices)) => (name, choices.split('|').next()),
             };

@@ -120,6 +120,9 @@ pub(super) struct SetReport {
     pub(super) capability_list: String,
     pub(super) state: String,
     pub(super) resources: u64,
+    /// What the filter leaves out.
+    #[serde(default)]
+    pub(super) left_out: u64,
     pub(super) at: Option<String>,
     pub(super) cursor: Option<String>,
     pub(super) last_sync: Option<String>,
@@ -141,7 +144,8 @@ impl SetReport {
             name: set.label.clone(),
             capability_list: set.key.clone(),
             state: state.name().to_owned(),
-            resources: set.resources,
+            resources: set.shown(),
+            left_out: set.left_out,
             at: text(set.at),
             cursor: text(set.cursor.max(followed)),
             last_sync: text(set.synced),
@@ -341,7 +345,7 @@ impl Reporter {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             state: self.state(&shown),
             activity: if progress.phase.is_empty() { "idle" } else { progress.phase }.to_owned(),
-            resources: sets.iter().map(|set| set.resources).sum(),
+            resources: sets.iter().map(SetRow::shown).sum(),
             sets: shown,
             cached: Cached { resources: totals.cached, bytes: engine.stored_bytes() },
             last_sync: synced.map(|time| time.to_string()),

@@ -102,6 +102,10 @@ fn person(text: &mut String, report: &Report) {
             );
         }
     }
+    let left_out: u64 = report.sets.iter().map(|set| set.left_out).sum();
+    if left_out > 0 {
+        line(text, "filter", &format!("leaves out {}", show::plural(left_out, "resource", "resources")));
+    }
     let last = report.last_sync.as_deref().and_then(|time| Datetime::parse(time).ok());
     line(text, "last sync", &last.map_or_else(|| "never".to_owned(), |(time, _)| show::ago(time)));
     let progress = &report.progress;

@@ -11,6 +11,7 @@ pub mod examples;
 pub mod faulty;
 pub mod history;
 pub mod hub;
+pub mod library;
 pub mod network;
 pub mod nginx;
 pub mod peer;
