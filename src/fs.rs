@@ -36,6 +36,7 @@ mod inodes;
 pub mod invalidate;
 mod io;
 mod listing;
+mod related;
 mod requests;
 mod stream;
 mod versions;
@@ -44,6 +45,7 @@ mod xattr;
 pub use adapter::{Filesystem, View};
 pub use inodes::Moments;
 pub use io::{Asked as AskedIo, Io, Way};
+pub use related::Collections;
 pub use requests::{Kind, Requests};
 
 use crate::document::Datetime;

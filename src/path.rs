@@ -22,6 +22,7 @@
 mod escape;
 mod sets;
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use sha2::{Digest as _, Sha256};
@@ -318,6 +319,13 @@ pub fn extension(name: &str) -> &str {
         Some(dot) if dot > 0 && plain(&name[dot..]) => &name[dot..],
         _ => "",
     }
+}
+
+/// A name that a directory can hold: one that is too long keeps its beginning and its extension, and has a digest of the rest
+/// between them.
+#[must_use]
+pub fn shortened(name: &str) -> Cow<'_, str> {
+    if name.len() <= NAME_MAX { Cow::Borrowed(name) } else { Cow::Owned(long_form(name, name)) }
 }
 
 fn long_form(name: &str, key: &str) -> String {

@@ -226,6 +226,12 @@ impl Transaction<'_> {
             self.connection()
                 .prepare_cached("UPDATE version SET change = ?2, begin = ?3, extra = ?4 WHERE id = ?1")?
                 .execute(params![current.id, how.number(), moment, record.extra])?;
+            // What it is linked to may be something else.
+            self.connection()
+                .prepare_cached(
+                    "UPDATE name SET changed = ?2 WHERE version = ?1 AND id = (SELECT name FROM version WHERE id = ?1)",
+                )?
+                .execute([current.id, self.now])?;
             if let Some((names, Some((name, _)))) = found.filter(|_| current.begin != moment) {
                 self.cut((names.own, names.in_directory), record.begin)?;
                 // The one before it was in force until then.

@@ -61,6 +61,8 @@ pub struct VersionLog {
     pub name: String,
     /// Its place there, which another takes over that is the same version in other words.
     pub rank: i64,
+    /// Where its entry says that it is described, or comes from (core 14.5): relation type and URI, as written.
+    pub sources: Vec<(&'static str, String)>,
 }
 
 impl VersionLog {
@@ -123,6 +125,7 @@ impl Reader {
                 places: Vec::new(),
                 name: String::new(),
                 rank: row.get(12)?,
+                sources: Vec::new(),
             };
             let links = Links::of(extra.as_deref(), &uri, &log);
             let here: bool = row.get(9)?;
@@ -131,6 +134,7 @@ impl Reader {
                 archived: how.is_some_and(How::is_archived),
                 log,
             };
+            found.log.sources = links.sources;
             let whence = &mut found.log.places;
             whence.extend(here.then_some(Whence::Cache));
             whence.extend(until.is_none().then(|| Whence::Source(uri.clone())));
@@ -249,18 +253,28 @@ pub(super) fn resource_name(
 struct Links {
     mementos: Vec<String>,
     patch: bool,
+    sources: Vec<(&'static str, String)>,
 }
+
+/// Relations to what a resource is described by, or comes from.
+const SOURCES: [&str; 2] = ["describedby", "via"];
 
 impl Links {
     fn of(extra: Option<&str>, uri: &str, version: &VersionLog) -> Self {
-        let Some(text) = extra.filter(|text| ["memento", "patch", "partial"].iter().any(|rel| text.contains(rel)))
+        let Some(text) =
+            extra.filter(|text| ["memento", "patch", "partial"].iter().chain(&SOURCES).any(|rel| text.contains(rel)))
         else {
             return Self::default();
         };
         let extra: Extra = serde_json::from_str(text).unwrap_or_default();
         let patch = extra.linked(&relation::PATCH).next().is_some();
         let length = extra.length.or(version.size);
-        Self { mementos: extra.own_mementos(uri, &version.hashes, length, version.begin, version.mtime), patch }
+        let linked = |rel: &'static str| extra.linked(&[rel]).map(|uri| (rel, uri.to_owned())).collect::<Vec<_>>();
+        Self {
+            mementos: extra.own_mementos(uri, &version.hashes, length, version.begin, version.mtime),
+            patch,
+            sources: SOURCES.into_iter().flat_map(linked).collect(),
+        }
     }
 }
 

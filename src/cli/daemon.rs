@@ -19,7 +19,7 @@ use super::report::Reporter;
 use super::{Done, Stop, confine, control, exit, logging};
 use crate::bounds::{self, Bounds};
 use crate::catalog::{CacheLock, News, SetRow, SetState};
-use crate::fs::{AskedIo, Filesystem, Io, Moments, Requests, View, invalidate};
+use crate::fs::{AskedIo, Collections, Filesystem, Io, Moments, Requests, View, invalidate};
 use crate::notify::{self, Notifier};
 use crate::path::Mapper;
 use crate::source::{Client, Credentials, Options as ClientOptions};
@@ -374,7 +374,7 @@ fn mount(
     });
     let bridge = Bridge { engine: Arc::clone(engine), reporter, runtime: tokio::runtime::Handle::current() };
     let filesystem = Filesystem::new(Arc::clone(engine.readers()), Arc::new(bridge), view, io, requests);
-    let moments = filesystem.moments();
+    let kept = (filesystem.moments(), filesystem.collections());
     let mut config = SessionConfig::default();
     config.acl = if place.root || options.allow_other { SessionACL::All } else { SessionACL::Owner };
     config.n_threads = Some(4);
@@ -382,7 +382,7 @@ fn mount(
     config.clone_fd = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok();
     let device = place.guard.mount()?;
     let session = Session::from_fd(filesystem, device, config.acl, config);
-    session.and_then(|session| answer(session, moments, changes)).map_err(|error| {
+    session.and_then(|session| answer(session, kept, changes)).map_err(|error| {
         // Nobody would answer there. If it cannot be taken away, that is the lesser of two errors.
         let _ = place.guard.unmount();
         format!("{}: {error}", task.directory.display())
@@ -392,11 +392,11 @@ fn mount(
 /// Answers the kernel, on threads of its own; they tell when there is nothing to answer any more.
 fn answer(
     session: Session<Filesystem>,
-    moments: Arc<Moments>,
+    (moments, collections): (Arc<Moments>, Arc<Collections>),
     changes: mpsc::UnboundedReceiver<News>,
 ) -> std::io::Result<oneshot::Receiver<std::io::Result<()>>> {
     let device = session.as_fd().try_clone_to_owned()?;
-    invalidate::start(session.notifier(), device, moments, changes)?;
+    invalidate::start(session.notifier(), device, moments, collections, changes)?;
     let (ended, end) = oneshot::channel();
     std::thread::Builder::new().name("session".to_owned()).spawn(move || {
         let _ = ended.send(session.run());

@@ -62,6 +62,7 @@ fn sync_text(sync: &SyncEntry) -> String {
         .filter(|(count, _)| *count > 0)
         .map(|(count, word)| format!("{} {word}", show::count(*count)))
         .collect();
+    let counts = if counts.is_empty() { vec!["versions put in their order".to_owned()] } else { counts };
     let mut text = format!(
         "{}  {}\n",
         show::bold(&show::moment(&sync.time)),
@@ -107,7 +108,12 @@ fn version_text(version: &VersionEntry) -> String {
         Some(name) => format!("{name}  {}", show::dim(&places.join(", "))),
         None => show::dim("can be had nowhere"),
     };
-    format!("{}  {}\n    {whence}\n", show::bold(&show::moment(&version.begin)), facts.join(", "))
+    let sources = [("described by", &version.describedby), ("via", &version.via)];
+    let sources: String = sources
+        .into_iter()
+        .flat_map(|(what, uris)| uris.iter().map(move |uri| format!("    {}\n", show::dim(&format!("{what} {uri}")))))
+        .collect();
+    format!("{}  {}\n    {whence}\n{sources}", show::bold(&show::moment(&version.begin)), facts.join(", "))
 }
 
 /// A W3C datetime, or so long ago: `90s`, `15m`, `2h`, `3d`, `1w`.
@@ -232,7 +238,12 @@ fn version_entry(version: VersionLog) -> VersionEntry {
         };
         PlaceEntry { kind: kind.to_owned(), url: url.cloned() }
     };
+    let linked = |relation: &str| {
+        version.sources.iter().filter(|(own, _)| *own == relation).map(|(_, uri)| uri.clone()).collect()
+    };
     VersionEntry {
+        describedby: linked("describedby"),
+        via: linked("via"),
         change: version.how.filter(|how| !how.is_archived()).map(|how| how.kind().name().to_owned()),
         archived: version.how.is_some_and(How::is_archived),
         begin: version.begin.to_string(),

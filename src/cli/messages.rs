@@ -104,6 +104,11 @@ pub(super) struct VersionEntry {
     /// Where it can be had, the nearest first.
     #[serde(rename = "where")]
     pub(super) places: Vec<PlaceEntry>,
+    /// What describes it, and what it comes from, by URI.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) describedby: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) via: Vec<String>,
 }
 
 /// Where a version can be had.

@@ -13,8 +13,9 @@ use fuser::{
 
 use super::attributes::Owner;
 use super::control::{self, Snapshots};
-use super::inodes::{Moments, Place, versions_ino};
+use super::inodes::{Moments, Place, collection_ino, links_ino, versions_ino};
 use super::io::{Choice, Io, KEPT, Opened, Way};
+use super::related::{self, Collections, Relations};
 use super::requests::{Kind, Requests};
 use super::stream::Stream;
 use super::versions::{self, Versions};
@@ -51,6 +52,7 @@ pub struct Filesystem {
     generation: Generation,
     snapshots: Arc<Snapshots>,
     versions: Arc<Versions>,
+    relations: Relations,
     io: Arc<Io>,
     opened: Opened,
     requests: Arc<Requests>,
@@ -102,9 +104,11 @@ impl Filesystem {
         let (generation, snapshots) = (Generation(view.generation), Arc::<Snapshots>::default());
         let versions =
             Versions::new(Arc::clone(&readers), Arc::clone(&contents), owner, generation, Arc::clone(&snapshots));
+        let relations = Relations::new(Arc::clone(&readers), owner, generation, Arc::clone(&snapshots));
         Self {
             readers,
             contents,
+            relations,
             owner,
             view,
             generation,
@@ -124,7 +128,7 @@ impl Filesystem {
 
     /// Counts a request about this inode, unless it is one of those that show the counts.
     fn count(&self, kind: Kind, ino: INodeNo) {
-        if Place::of(ino.0) != Some(Place::Made) {
+        if !matches!(Place::of(ino.0), Some(Place::Made | Place::Links(_) | Place::Collection(_))) {
             self.requests.count(kind);
         }
     }
@@ -133,6 +137,12 @@ impl Filesystem {
     #[must_use]
     pub fn moments(&self) -> Arc<Moments> {
         Arc::clone(&self.versions.moments)
+    }
+
+    /// What was gathered of collections.
+    #[must_use]
+    pub fn collections(&self) -> Arc<Collections> {
+        Arc::clone(&self.relations.collections)
     }
 
     fn control_directory(&self) -> FileAttr {
@@ -171,6 +181,8 @@ impl Filesystem {
         match Place::of(ino.0) {
             Some(Place::Versions(name)) => self.versions.list_versions(name, offset, stream),
             Some(Place::Moment(number, name)) => self.versions.list_at(number, name, offset, stream),
+            Some(Place::Links(name)) => self.relations.list(name, offset, stream),
+            Some(Place::Collection(number)) => self.relations.list_members(number, offset, stream),
             Some(Place::Made) => {
                 self.list_control(offset, &mut stream);
                 stream.end(Ok(()));
@@ -184,10 +196,14 @@ impl Filesystem {
     }
 
     fn list_control(&self, offset: u64, stream: &mut Stream) {
-        let names = [".", ".."].into_iter().chain(control::FILES);
+        let directories = [related::LINKS, related::COLLECTIONS];
+        let names = [".", ".."].into_iter().chain(control::FILES).chain(directories);
+        let made = 2 + control::FILES.len();
         for (index, name) in names.enumerate().skip(usize::try_from(offset).unwrap_or(usize::MAX)) {
             let node = match index {
                 0 | 1 => Node::Directory { ino: [control::DIRECTORY_INO, ROOT_INO][index], changed: 0 },
+                _ if index == made => Node::Directory { ino: links_ino(ROOT), changed: 0 },
+                _ if index > made => Node::Directory { ino: collection_ino(related::ALL), changed: 0 },
                 _ => Node::File { ino: control::DIRECTORY_INO + (1 << 61) + index as u64, mtime: 0, size: None },
             };
             if !stream.add(index as u64 + 1, name, &self.owner.node(&node), &NOT_AT_ALL) {
@@ -227,6 +243,8 @@ impl Filesystem {
         match name {
             "." => reply.entry(&FOR_EVER, &self.control_directory(), self.generation),
             ".." => reply.entry(&FOR_EVER, &self.owner.directory(ROOT_INO, 0), self.generation),
+            related::LINKS => self.relations.reply_directory(ROOT, reply),
+            related::COLLECTIONS => self.relations.reply_collection(related::ALL, reply),
             _ => self.lookup_control(name, reply),
         }
     }
@@ -326,6 +344,8 @@ impl fuser::Filesystem for Filesystem {
             Some(Place::Made) => self.lookup_made(name, reply),
             Some(Place::Versions(directory)) => self.versions.lookup_in_versions(directory, name, reply),
             Some(Place::Moment(number, directory)) => self.versions.lookup_at(number, directory, name, reply),
+            Some(Place::Links(directory)) => self.relations.lookup(directory, name, reply),
+            Some(Place::Collection(number)) => self.relations.lookup_member(number, name, reply),
             Some(Place::Tree(Inode::Directory(ROOT))) if name == control::DIRECTORY => {
                 reply.entry(&FOR_EVER, &self.control_directory(), self.generation);
             }
@@ -354,6 +374,10 @@ impl fuser::Filesystem for Filesystem {
             Some(Place::Versions(name)) => self.versions.directory(name).map(|attributes| (NOT_AT_ALL, attributes)),
             Some(Place::Moment(number, name)) => {
                 self.versions.directory_at(number, name).map(|attributes| (FOR_EVER, attributes))
+            }
+            Some(Place::Links(name)) => self.relations.directory(name).map(|attributes| (NOT_AT_ALL, attributes)),
+            Some(Place::Collection(number)) => {
+                self.relations.collection(number).map(|attributes| (NOT_AT_ALL, attributes))
             }
         };
         match directory {

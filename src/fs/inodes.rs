@@ -11,6 +11,8 @@ use super::control::DIRECTORY_INO;
 use crate::catalog::{Inode, ROOT};
 
 const VERSIONS: u64 = 1 << 58;
+const LINKS: u64 = 1 << 59;
+const COLLECTIONS: u64 = 1 << 60;
 const MOMENTS: u64 = 1 << 61;
 const NAME_BITS: u32 = 40;
 /// The most moments that the kernel may know of at once.
@@ -27,6 +29,10 @@ pub(super) enum Place {
     Versions(i64),
     /// A directory of the tree as of a moment: the moment's number, and the name's.
     Moment(u32, i64),
+    /// What lies in `.resourcesync/links` under a name: a directory, or the links of a resource.
+    Links(i64),
+    /// `.resourcesync/collections`, or one of them.
+    Collection(u64),
 }
 
 impl Place {
@@ -39,6 +45,12 @@ impl Place {
             let number = u32::try_from((ino - MOMENTS) >> NAME_BITS).ok()?;
             return Some(Self::Moment(number, name(ino & ((1 << NAME_BITS) - 1))?));
         }
+        if ino >= COLLECTIONS {
+            return Some(Self::Collection(ino - COLLECTIONS));
+        }
+        if ino >= LINKS {
+            return Some(Self::Links(name(ino - LINKS)?));
+        }
         if ino >= VERSIONS {
             return Some(Self::Versions(name((ino - VERSIONS) >> 1)?));
         }
@@ -49,6 +61,16 @@ impl Place {
 /// The number of what lies in `.versions` under a name; of `.versions` itself, for the root's.
 pub(super) fn versions_ino(name: i64) -> u64 {
     VERSIONS | name.unsigned_abs() << 1
+}
+
+/// The number of what lies in `.resourcesync/links` under a name.
+pub(super) fn links_ino(name: i64) -> u64 {
+    LINKS | name.unsigned_abs()
+}
+
+/// The number of `.resourcesync/collections`, or of one of them.
+pub(super) fn collection_ino(collection: u64) -> u64 {
+    COLLECTIONS | collection
 }
 
 /// The number of a directory of the tree as of a moment.
@@ -161,6 +183,9 @@ mod tests {
         }
         assert_eq!(Place::of(DIRECTORY_INO), Some(Place::Made));
         assert_eq!(Place::of(0), None);
+        assert_eq!(Place::of(links_ino(ROOT)), Some(Place::Links(ROOT)));
+        assert_eq!(Place::of(links_ino(1 << 40)), Some(Place::Links(1 << 40)));
+        assert_eq!(Place::of(collection_ino((1 << 40) - 1)), Some(Place::Collection((1 << 40) - 1)));
     }
 
     #[test]

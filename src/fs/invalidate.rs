@@ -14,6 +14,7 @@ use fuser::{INodeNo, Notifier};
 use tokio::sync::mpsc;
 
 use super::inodes::Moments;
+use super::related::Collections;
 use crate::catalog::{Changes, News};
 
 /// `FUSE_NOTIFY_INC_EPOCH`, which fuser has no call for.
@@ -28,12 +29,16 @@ pub fn start(
     notifier: Notifier,
     device: OwnedFd,
     moments: Arc<Moments>,
+    collections: Arc<Collections>,
     mut news: mpsc::UnboundedReceiver<News>,
 ) -> std::io::Result<()> {
     std::thread::Builder::new().name("invalidate".to_owned()).spawn(move || {
         while let Some(news) = news.blocking_recv() {
             match news {
-                News::Changed(changes) => tell(&notifier, &device, &moments, &changes),
+                News::Changed(changes) => {
+                    collections.forget();
+                    tell(&notifier, &device, &moments, &changes);
+                }
                 News::Told(done) => done(),
             }
         }

@@ -1,0 +1,156 @@
+//! Where the links of resources lead: to other resources of the mirror, and to what lies elsewhere.
+
+use std::collections::BTreeMap;
+
+use rusqlite::{OptionalExtension, params};
+
+use super::filter::SHOWN;
+use super::reader::{Reader, names};
+use super::record::Extra;
+use super::{CatalogError, ROOT};
+use crate::path::SELF;
+
+type Result<T> = std::result::Result<T, CatalogError>;
+
+/// A name of the current tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// Its number.
+    pub name: i64,
+    /// The version that it shows, if it is a file.
+    pub version: Option<i64>,
+    /// When it changed last, by our clock, in nanoseconds.
+    pub changed: i64,
+}
+
+/// A link of a resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Related {
+    /// One relation type.
+    pub relation: String,
+    /// The target, absolute.
+    pub uri: String,
+    /// Its path in the mirror, if it is a resource that is shown.
+    pub path: Option<String>,
+}
+
+/// A collection, as its members name it (core 14.5).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collection {
+    /// Its URI.
+    pub uri: String,
+    /// The names of its members in the current tree, in the order of their numbers.
+    pub members: Vec<i64>,
+}
+
+impl Reader {
+    /// A name of the current tree, by the directory that it is in.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn shown(&self, directory: i64, name: &str) -> Result<Option<Shown>> {
+        let mut statement = self.connection().prepare_cached(&format!(
+            "SELECT n.id, n.version, n.changed FROM name n WHERE n.parent = ?1 AND n.name = ?2 AND {SHOWN}"
+        ))?;
+        Ok(statement.query_row(params![directory, name], shown).optional()?)
+    }
+
+    /// A name of the current tree, by its number.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn shown_by_number(&self, name: i64) -> Result<Option<Shown>> {
+        let mut statement = self.connection().prepare_cached(&format!(
+            "SELECT n.id, n.version, n.changed FROM name n WHERE n.id = ?1 AND ({SHOWN} OR n.id = {ROOT})"
+        ))?;
+        Ok(statement.query_row([name], shown).optional()?)
+    }
+
+    /// The links of a version, by their relation types in the order of the alphabet; of one type, as their entry has them.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn related(&self, version: i64) -> Result<Vec<Related>> {
+        let Some(row) = self.version(version)? else { return Ok(Vec::new()) };
+        let mut all = Vec::new();
+        for link in &row.extra.links {
+            let Some(uri) = link.get("href").and_then(|href| absolute(&row.uri, href)) else { continue };
+            let relations = link.get("rel").map(String::as_str).unwrap_or_default();
+            for relation in relations.split_ascii_whitespace() {
+                let path = self.path_of_uri(&uri)?;
+                all.push(Related { relation: relation.to_owned(), uri: uri.clone(), path });
+            }
+        }
+        all.sort_by(|one, other| one.relation.cmp(&other.relation));
+        Ok(all)
+    }
+
+    /// The path of the resource with this URI, if it is shown.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn path_of_uri(&self, uri: &str) -> Result<Option<String>> {
+        let Ok(path) = self.mapper().path(uri) else { return Ok(None) };
+        let mut statement = self.connection().prepare_cached("SELECT directory FROM rset ORDER BY id")?;
+        let directories: Vec<i64> = statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+        for directory in directories {
+            let mut at = Some(Shown { name: directory, version: None, changed: 0 });
+            for name in &path.names {
+                at = match at {
+                    Some(Shown { name: above, version: None, .. }) => self.shown(above, name)?,
+                    _ => None,
+                };
+            }
+            // What is a prefix of others is `@self` in its directory.
+            let at = match at {
+                Some(Shown { name, version: None, .. }) => self.shown(name, SELF)?,
+                file => file,
+            };
+            if let Some(found) = at {
+                return Ok(Some(self.tree_path(found.name)?));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The path of a name from the root of the mount.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn tree_path(&self, name: i64) -> Result<String> {
+        Ok(names(self.connection(), name, ROOT)?.join("/"))
+    }
+
+    /// All collections that resources of the current tree say they are members of, in the order of their URIs. Reads the
+    /// links of all resources.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn collections(&self) -> Result<Vec<Collection>> {
+        let mut statement = self.connection().prepare_cached(
+            "SELECT n.id, v.extra FROM name n JOIN version v ON v.id = n.version
+             WHERE n.hidden = 0 AND v.extra LIKE '%collection%' ORDER BY n.id",
+        )?;
+        let mut rows = statement.query([])?;
+        let mut all: BTreeMap<String, Vec<i64>> = BTreeMap::new();
+        while let Some(row) = rows.next()? {
+            let extra: Extra = serde_json::from_str(row.get_ref(1)?.as_str().unwrap_or_default()).unwrap_or_default();
+            for uri in extra.linked(&["collection"]) {
+                let members = all.entry(uri.to_owned()).or_default();
+                if members.last() != Some(&row.get(0)?) {
+                    members.push(row.get(0)?);
+                }
+            }
+        }
+        Ok(all.into_iter().map(|(uri, members)| Collection { uri, members }).collect())
+    }
+}
+
+fn shown(row: &rusqlite::Row<'_>) -> rusqlite::Result<Shown> {
+    Ok(Shown { name: row.get(0)?, version: row.get(1)?, changed: row.get(2)? })
+}
+
+/// The target of a link of a resource.
+fn absolute(base: &str, href: &str) -> Option<String> {
+    url::Url::parse(base).ok()?.join(href.trim()).ok().map(String::from)
+}

@@ -1,0 +1,360 @@
+//! `.resourcesync/links` and `.resourcesync/collections`: where the links of resources lead.
+//!
+//! Below `links` each resource is a directory, under its own path, with an entry for each of its links: a symbolic link where
+//! the target is in the mirror, else a file with the URI. Below `collections` each collection is a directory of symbolic links
+//! to its members. All of it is made when it is looked at, and nothing of it is told to the kernel to last: a commit has nothing
+//! to invalidate but what was gathered of collections.
+
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fuser::{Errno, FileAttr, Generation, ReplyEntry};
+use sha2::{Digest as _, Sha256};
+
+use super::adapter::{FOR_EVER, NOT_AT_ALL, ask};
+use super::attributes::Owner;
+use super::control::{self, Snapshots};
+use super::inodes::{collection_ino, links_ino};
+use super::stream::Stream;
+use crate::catalog::{Collection, Pool, Related, Shown};
+use crate::document::Datetime;
+use crate::path::{set_labels, shortened};
+
+/// The directory of links in `.resourcesync`.
+pub(super) const LINKS: &str = "links";
+/// The directory of collections there.
+pub(super) const COLLECTIONS: &str = "collections";
+/// The number of the latter, as a collection.
+pub(super) const ALL: u64 = 0;
+
+/// Collections, as they were when somebody looked.
+#[derive(Debug, Default)]
+struct Gathered {
+    /// Each with its number and what its directory is called.
+    all: Vec<(u64, String, Collection)>,
+    /// By our clock, in nanoseconds.
+    when: i64,
+}
+
+/// What has to be forgotten when the tree changes.
+#[derive(Debug, Default)]
+pub struct Collections(Mutex<Option<Arc<Gathered>>>);
+
+impl Collections {
+    /// The tree is another.
+    pub(super) fn forget(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+/// The two directories.
+pub(super) struct Relations {
+    readers: Arc<Pool>,
+    owner: Owner,
+    generation: Generation,
+    snapshots: Arc<Snapshots>,
+    pub(super) collections: Arc<Collections>,
+}
+
+/// A number for the URI of a collection that the next process gives it, too.
+fn number(uri: &str) -> u64 {
+    let digest = Sha256::digest(uri);
+    // 40 bits, of which none is that of all collections.
+    digest[..5].iter().fold(0, |number, byte| number << 8 | u64::from(*byte)).max(ALL + 1)
+}
+
+/// The name of a relation as a file may be called; the same for every one that is repeated, but for its number.
+fn relation_name(relation: &str, repeated: usize) -> String {
+    let mut name = relation.replace('%', "%25").replace('/', "%2F");
+    name.retain(|c| !c.is_control());
+    if matches!(name.as_str(), "" | "." | "..") {
+        name.push('~');
+    }
+    let name = shortened(&name).into_owned();
+    if repeated == 0 { name } else { format!("{name}~{}", repeated + 1) }
+}
+
+/// The links of a resource by the names that they are shown under.
+fn named(links: Vec<Related>) -> Vec<(String, Related)> {
+    let mut all: Vec<(String, Related)> = Vec::with_capacity(links.len());
+    let mut repeated = 0;
+    for link in links {
+        repeated = match all.last() {
+            Some((_, before)) if before.relation == link.relation => repeated + 1,
+            _ => 0,
+        };
+        all.push((relation_name(&link.relation, repeated), link));
+    }
+    all
+}
+
+/// What a member of a collection is called there: its path in one name.
+fn member_name(path: &str) -> Cow<'_, str> {
+    match path.contains('/') {
+        true => Cow::Owned(shortened(&path.replace('/', "%2F")).into_owned()),
+        false => Cow::Borrowed(path),
+    }
+}
+
+/// The target of a symbolic link that lies so many directories below the root of the mount.
+fn target(depth: usize, path: &str) -> String {
+    format!("{}{path}", "../".repeat(depth))
+}
+
+impl Relations {
+    pub(super) fn new(readers: Arc<Pool>, owner: Owner, generation: Generation, snapshots: Arc<Snapshots>) -> Self {
+        Self { readers, owner, generation, snapshots, collections: Arc::default() }
+    }
+
+    /// The attributes of what lies under a name in `links`: it is as old as its resource's or its directory's last change.
+    pub(super) fn directory(&self, name: i64) -> Result<FileAttr, Errno> {
+        let found = ask(&self.readers, |reader| reader.shown_by_number(name))?.ok_or(Errno::ENOENT)?;
+        Ok(self.owner.directory(links_ino(name), found.changed))
+    }
+
+    pub(super) fn reply_directory(&self, name: i64, reply: ReplyEntry) {
+        self.reply(self.directory(name), reply);
+    }
+
+    fn reply(&self, attributes: Result<FileAttr, Errno>, reply: ReplyEntry) {
+        match attributes {
+            Ok(attributes) => reply.entry_with_ttls(&NOT_AT_ALL, &NOT_AT_ALL, &attributes, self.generation),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn reply_link(&self, target: String, mtime: i64, reply: ReplyEntry) {
+        let (ino, content) = self.snapshots.add_link(target.into_bytes(), mtime);
+        let attributes = self.owner.link(ino, mtime, content.len() as u64);
+        reply.entry_with_ttls(&FOR_EVER, &NOT_AT_ALL, &attributes, self.generation);
+    }
+
+    /// Looks a name up in what lies under another name in `links`.
+    pub(super) fn lookup(&self, above: i64, name: &str, reply: ReplyEntry) {
+        if name == "." {
+            return self.reply_directory(above, reply);
+        }
+        let found = ask(&self.readers, |reader| {
+            if name == ".." {
+                return Ok(Found::Above(reader.parent(above)?));
+            }
+            Ok(match reader.shown_by_number(above)? {
+                None => Found::Nothing,
+                Some(Shown { version: None, .. }) => match reader.shown(above, name)? {
+                    Some(below) => Found::Name(below.name),
+                    None => Found::Nothing,
+                },
+                Some(Shown { version: Some(version), changed, .. }) => {
+                    let links = named(reader.related(version)?);
+                    match links.into_iter().find(|(own, _)| own == name) {
+                        Some((_, link)) => Found::Link { link, path: reader.tree_path(above)?, changed },
+                        None => Found::Nothing,
+                    }
+                }
+            })
+        });
+        match found {
+            Err(errno) => reply.error(errno),
+            Ok(Found::Nothing) => reply.error(Errno::ENOENT),
+            Ok(Found::Above(Some(parent))) => self.reply_directory(parent, reply),
+            Ok(Found::Above(None)) => self.reply(Ok(self.owner.directory(control::DIRECTORY_INO, 0)), reply),
+            Ok(Found::Name(name)) => self.reply_directory(name, reply),
+            Ok(Found::Link { link: Related { path: Some(to), .. }, path, changed }) => {
+                // `.resourcesync`, `links`, and the path itself, whose last name is a directory here.
+                self.reply_link(target(2 + path.split('/').count(), &to), changed, reply);
+            }
+            Ok(Found::Link { link, changed, .. }) => {
+                let (ino, content) = self.snapshots.add(format!("{}\n", link.uri).into_bytes());
+                let attributes = self.owner.file(ino, changed, content.len() as u64);
+                reply.entry_with_ttls(&FOR_EVER, &NOT_AT_ALL, &attributes, self.generation);
+            }
+        }
+    }
+
+    /// Lists what lies under a name in `links`.
+    pub(super) fn list(&self, name: i64, offset: u64, mut stream: Stream) {
+        let listed = self.dots(&mut stream, offset, links_ino(name), || {
+            let parent = ask(&self.readers, |reader| reader.parent(name))?;
+            Ok(parent.map_or(control::DIRECTORY_INO, links_ino))
+        });
+        let listed = listed.and_then(|goes_on| match goes_on {
+            false => Ok(()),
+            true => ask(&self.readers, |reader| {
+                let Some(shown) = reader.shown_by_number(name)? else { return Ok(()) };
+                let after = i64::try_from(offset.saturating_sub(2)).unwrap_or(i64::MAX);
+                let Some(version) = shown.version else {
+                    let after = (offset > 2).then_some(after);
+                    return reader.list(name, after, |entry| {
+                        let attributes = self.owner.directory(links_ino(entry.cookie), 0);
+                        stream.add(entry.cookie.unsigned_abs() + 2, &entry.name, &attributes, &NOT_AT_ALL)
+                    });
+                };
+                let links = named(reader.related(version)?);
+                let first = usize::try_from(after).unwrap_or(usize::MAX);
+                for (index, (name, link)) in links.iter().enumerate().skip(first) {
+                    let made = self.made(link.path.is_some(), index);
+                    if !stream.add(index as u64 + 3, name, &made, &NOT_AT_ALL) {
+                        break;
+                    }
+                }
+                Ok(())
+            }),
+        });
+        stream.end(listed);
+    }
+
+    /// What is listed of something that is made when it is looked up. With attributes it would count as looked up.
+    fn made(&self, is_link: bool, index: usize) -> FileAttr {
+        // A number is never of two kinds.
+        let ino = |kind: u64| control::DIRECTORY_INO + (1 << kind) + index as u64;
+        if is_link { self.owner.link(ino(60), 0, 0) } else { self.owner.file(ino(59), 0, 0) }
+    }
+
+    /// Lists `.` and `..`; false if there was no room for them.
+    fn dots(
+        &self,
+        stream: &mut Stream,
+        offset: u64,
+        own: u64,
+        above: impl FnOnce() -> Result<u64, Errno>,
+    ) -> Result<bool, Errno> {
+        let above = if offset < 2 { above()? } else { own };
+        for (index, (name, ino)) in [(".", own), ("..", above)].into_iter().enumerate() {
+            if offset <= index as u64 && !stream.add(index as u64 + 1, name, &self.owner.directory(ino, 0), &NOT_AT_ALL)
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The collections, as they are now.
+    fn gathered(&self) -> Result<Arc<Gathered>, Errno> {
+        let mut known = self.collections.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.as_ref() {
+            return Ok(Arc::clone(known));
+        }
+        let all = ask(&self.readers, |reader| reader.collections())?;
+        let uris: Vec<&str> = all.iter().map(|collection| collection.uri.as_str()).collect();
+        let names = set_labels(&uris);
+        let all = all.into_iter().zip(names).map(|(one, name)| (number(&one.uri), name, one)).collect();
+        let gathered = Arc::new(Gathered { all, when: Datetime::now().nanos() });
+        *known = Some(Arc::clone(&gathered));
+        Ok(gathered)
+    }
+
+    /// The attributes of a collection's directory, or of that of all.
+    pub(super) fn collection(&self, number: u64) -> Result<FileAttr, Errno> {
+        let gathered = self.gathered()?;
+        match number == ALL || gathered.all.iter().any(|(own, ..)| *own == number) {
+            true => Ok(self.owner.directory(collection_ino(number), gathered.when)),
+            false => Err(Errno::ENOENT),
+        }
+    }
+
+    pub(super) fn reply_collection(&self, number: u64, reply: ReplyEntry) {
+        self.reply(self.collection(number), reply);
+    }
+
+    /// Looks a collection up among all, or a member in a collection.
+    pub(super) fn lookup_member(&self, number: u64, name: &str, reply: ReplyEntry) {
+        match (name, number) {
+            (".", _) => return self.reply_collection(number, reply),
+            ("..", ALL) => return self.reply(Ok(self.owner.directory(control::DIRECTORY_INO, 0)), reply),
+            ("..", _) => return self.reply_collection(ALL, reply),
+            _ => {}
+        }
+        let gathered = match self.gathered() {
+            Ok(gathered) => gathered,
+            Err(errno) => return reply.error(errno),
+        };
+        if number == ALL {
+            return match gathered.all.iter().find(|(_, own, _)| own == name) {
+                Some((number, ..)) => self.reply_collection(*number, reply),
+                None => reply.error(Errno::ENOENT),
+            };
+        }
+        let Some((_, _, collection)) = gathered.all.iter().find(|(own, ..)| *own == number) else {
+            return reply.error(Errno::ENOENT);
+        };
+        let found = ask(&self.readers, |reader| {
+            // Most names say where their member is; of one that was cut, only the members know.
+            let direct = reader.find(&name.replace("%2F", "/"))?.filter(|id| collection.members.contains(id));
+            if let Some(member) = direct {
+                return Ok(Some((reader.tree_path(member)?, member)));
+            }
+            for member in collection.members.iter().filter(|_| name.contains('~')) {
+                let path = reader.tree_path(*member)?;
+                if member_name(&path) == name {
+                    return Ok(Some((path, *member)));
+                }
+            }
+            Ok(None)
+        });
+        match found {
+            Err(errno) => reply.error(errno),
+            Ok(None) => reply.error(Errno::ENOENT),
+            Ok(Some((path, _))) => self.reply_link(target(3, &path), gathered.when, reply),
+        }
+    }
+
+    /// Lists all collections, or the members of one.
+    pub(super) fn list_members(&self, number: u64, offset: u64, mut stream: Stream) {
+        let above = if number == ALL { control::DIRECTORY_INO } else { collection_ino(ALL) };
+        let listed = self.dots(&mut stream, offset, collection_ino(number), || Ok(above)).and_then(|goes_on| {
+            if !goes_on {
+                return Ok(());
+            }
+            let gathered = self.gathered()?;
+            let first = usize::try_from(offset.saturating_sub(2)).unwrap_or(usize::MAX);
+            if number == ALL {
+                for (index, (number, name, _)) in gathered.all.iter().enumerate().skip(first) {
+                    let attributes = self.owner.directory(collection_ino(*number), gathered.when);
+                    if !stream.add(index as u64 + 3, name, &attributes, &NOT_AT_ALL) {
+                        break;
+                    }
+                }
+                return Ok(());
+            }
+            let Some((_, _, collection)) = gathered.all.iter().find(|(own, ..)| *own == number) else {
+                return Err(Errno::ENOENT);
+            };
+            ask(&self.readers, |reader| {
+                for (index, member) in collection.members.iter().enumerate().skip(first) {
+                    let path = reader.tree_path(*member)?;
+                    if !stream.add(index as u64 + 3, &member_name(&path), &self.made(true, index), &NOT_AT_ALL) {
+                        break;
+                    }
+                }
+                Ok(())
+            })
+        });
+        stream.end(listed);
+    }
+}
+
+/// What a name in `links` is.
+enum Found {
+    Nothing,
+    Above(Option<i64>),
+    Name(i64),
+    Link { link: Related, path: String, changed: i64 },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_link_has_a_name_of_its_own() {
+        let link = |relation: &str| Related { relation: relation.to_owned(), uri: String::new(), path: None };
+        let links = ["alternate", "alternate", "alternate", "collection", "http://x.example/rel/a%b", "."];
+        let names: Vec<String> = named(links.map(link).to_vec()).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(
+            names,
+            ["alternate", "alternate~2", "alternate~3", "collection", "http:%2F%2Fx.example%2Frel%2Fa%25b", ".~"]
+        );
+        let long = member_name(&"a/".repeat(200)).into_owned();
+        assert!(long.len() <= 255 && long != member_name(&"a/".repeat(201)), "{long}");
+    }
+}

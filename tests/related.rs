@@ -1,0 +1,167 @@
+//! Where the links of resources lead: `.resourcesync/links`, `.resourcesync/collections`, and `log`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics has failed")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use support::library::{Book, offer_changes, publish};
+use support::server::Server;
+use support::{Mirror, entry_of, output, resource_list, shell};
+
+const AT: &str = "2020-01-01T00:00:00Z";
+
+fn library(count: usize) -> (Server, Vec<Book>, Mirror) {
+    let server = Server::start();
+    let books: Vec<Book> = (0..count).map(|n| Book::of(&server, n)).collect();
+    publish(&server, &books, AT);
+    offer_changes(&server, AT, "");
+    let mirror = Mirror::mount(&server.url("/"), "poll=0,content=all");
+    mirror.wait("the content", |status| status["cached"]["resources"] == status["resources"]);
+    (server, books, mirror)
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .unwrap_or_else(|e| panic!("{}: {e}", folder.display()))
+        .map(|one| one.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// What the views have to show of these books.
+fn holds(mirror: &Mirror, books: &[Book], step: usize) {
+    let links = mirror.path(".resourcesync/links");
+    for book in books.iter().step_by(step) {
+        let own = links.join(&book.path[1..]);
+        let mut expected = vec!["collection", "describedby"];
+        expected.extend(book.alternate.as_ref().map(|_| "alternate"));
+        expected.sort_unstable();
+        assert_eq!(names(&own), expected, "{}", book.path);
+        // Where the target is in the mirror, the link leads there; else it is a file with the URI.
+        let described = own.join("describedby");
+        match book.described_by.split_once("/meta/") {
+            Some((_, name)) => {
+                assert!(fs::symlink_metadata(&described).unwrap().is_symlink(), "{}", described.display());
+                assert_eq!(described.canonicalize().unwrap(), mirror.path("meta").join(name));
+                let about = fs::read_to_string(&described).unwrap();
+                assert!(
+                    about.starts_with("<about>/data/")
+                        && about.contains(&format!("/{}.", name.trim_end_matches(".xml")))
+                );
+            }
+            None => {
+                assert!(fs::symlink_metadata(&described).unwrap().is_file());
+                assert_eq!(fs::read_to_string(&described).unwrap(), format!("{}\n", book.described_by));
+            }
+        }
+        assert_eq!(fs::read_to_string(own.join("collection")).unwrap(), format!("{}\n", book.collection));
+        if let Some((url, _)) = &book.alternate {
+            assert_eq!(fs::read_to_string(own.join("alternate")).unwrap(), format!("{url}\n"));
+        }
+    }
+}
+
+/// What the collections have to show of these books.
+fn collects(mirror: &Mirror, books: &[Book], step: usize) {
+    let mut members: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for book in books {
+        let name = book.collection.rsplit('/').next().unwrap();
+        members.entry(name).or_default().push(book.path[1..].replace('/', "%2F"));
+    }
+    let collections = mirror.path(".resourcesync/collections");
+    assert_eq!(names(&collections), members.keys().copied().collect::<Vec<_>>());
+    for (name, mut expected) in members {
+        expected.sort();
+        assert_eq!(names(&collections.join(name)), expected, "{name}");
+        for member in expected.iter().step_by(step) {
+            let at = collections.join(name).join(member);
+            assert!(fs::symlink_metadata(&at).unwrap().is_symlink());
+            assert_eq!(at.canonicalize().unwrap(), mirror.path(&member.replace("%2F", "/")));
+        }
+    }
+}
+
+#[test]
+fn five_thousand_resources_and_their_relations() {
+    let (server, mut books, mirror) = library(5000);
+    holds(&mirror, &books, 31);
+    collects(&mirror, &books, 31);
+    // Tools find their way through it.
+    let at = mirror.path(".resourcesync/links/data/7").display().to_string();
+    assert_eq!(shell(&format!("find {at} -name describedby | wc -l")).trim(), "100");
+    assert_eq!(
+        shell(&format!("ls {} | wc -l", mirror.path(".resourcesync/collections/monographs").display())).trim(),
+        "1667"
+    );
+    // A change brings another collection, another description, and one book less.
+    let other = Book::of(&server, 1);
+    books[0].collection = "http://library.example/new".to_owned();
+    books[0].described_by = "http://elsewhere.example/0.rdf".to_owned();
+    books[3].described_by = server.url("/meta/2.xml");
+    books[3].alternate = Some((server.url("/alternates/3.json"), "application/json"));
+    let told = |book: &Book, second: u32| {
+        let md = format!("<rs:md change=\"updated\" datetime=\"2020-01-02T00:00:{second:02}Z\" ");
+        book.in_list(&server).replace("<rs:md ", &md)
+    };
+    let gone = format!(
+        "<url><loc>{}</loc><rs:md change=\"deleted\" datetime=\"2020-01-02T00:00:03Z\"/></url>",
+        server.url(&other.path)
+    );
+    offer_changes(&server, AT, &(told(&books[0], 1) + &told(&books[3], 2) + &gone));
+    mirror.refreshed();
+    books.remove(1);
+    holds(&mirror, &books, 37);
+    collects(&mirror, &books, 37);
+    holds(&mirror, &[&books[..1], &books[2..3]].concat(), 1);
+    assert!(!mirror.path(&format!(".resourcesync/links{}", other.path)).exists());
+    // What nobody looks at is no part of the tree, and costs no request.
+    assert_eq!(mirror.names(".resourcesync"), ["collections", "links", "metrics", "status.json"]);
+    assert!(!shell(&format!("find {} -type d", mirror.directory.display())).contains(".resourcesync"));
+    let log = output(&["log", &mirror.path(&books[0].path[1..]).to_string_lossy()]);
+    assert!(log.contains("described by http://elsewhere.example/0.rdf"), "{log}");
+}
+
+#[test]
+fn odd_links_have_their_place() {
+    let server = Server::start();
+    let uris = ["/a", "/a/b", "/dir/", "/x%2Fy"];
+    let mut entries = String::new();
+    for uri in uris {
+        server.file(uri, uri);
+        let links: String = uris
+            .iter()
+            .map(|to| format!("<rs:ln rel=\"related http://x.example/rel/own\" href=\"{}\"/>", server.url(to)))
+            .chain(["<rs:ln rel=\"via\" href=\"http://x.example/source\"/><rs:ln rel=\"via\" href=\"a\"/><rs:ln rel=\"..\" href=\"/a\"/>".to_owned()])
+            .collect();
+        entries += &entry_of(&server.url(uri), uri.as_bytes()).replace("</url>", &format!("{links}</url>"));
+    }
+    server.source(AT, &entries);
+    server.file("/resourcelist.xml", resource_list(AT, &entries));
+    let mirror = Mirror::mount(&server.url("/"), "poll=0");
+    let paths = ["a/@self", "a/b", "dir/@index", "x%2Fy"];
+    assert_eq!(mirror.files(), paths);
+    for path in paths {
+        let own = mirror.path(".resourcesync/links").join(path);
+        let relations = ["related", "http:%2F%2Fx.example%2Frel%2Fown"];
+        let mut expected: Vec<String> = relations
+            .iter()
+            .flat_map(|name| (1..=4).map(move |n| if n == 1 { (*name).to_owned() } else { format!("{name}~{n}") }))
+            .chain(["..~".to_owned(), "via".to_owned(), "via~2".to_owned()])
+            .collect();
+        expected.sort();
+        assert_eq!(names(&own), expected, "{path}");
+        for (n, to) in paths.iter().enumerate() {
+            let name = if n == 0 { "related".to_owned() } else { format!("related~{}", n + 1) };
+            assert_eq!(own.join(name).canonicalize().unwrap(), mirror.path(to), "{path}");
+        }
+    }
+    let log = output(&["log", "--json", &mirror.path("a/b").to_string_lossy()]);
+    let log: serde_json::Value = serde_json::from_str(&log).unwrap();
+    assert_eq!(log[0]["via"], serde_json::json!(["http://x.example/source", "a"]));
+    assert!(mirror.names(".resourcesync/collections").is_empty());
+}
