@@ -135,6 +135,8 @@ pub struct Config {
     pub keep: Duration,
     /// Which resources are shown, and their content fetched.
     pub filter: Wish,
+    /// The media type of alternates that are taken for their resources (core 14.3).
+    pub prefer: Option<Arc<str>>,
     /// How much is taken from the Source.
     pub bounds: Bounds,
 }
@@ -301,10 +303,17 @@ struct Shared {
 
 /// Holds a cache to what it was made for: the layout of its tree follows from it.
 fn bind(writer: &Writer, cache: &Path, config: &Config) -> Result<(), SyncError> {
-    let wanted = [("source", Some(&config.source)), ("base", config.base.as_ref()), ("set", config.set.as_ref())];
+    let wanted = [
+        ("source", Some(config.source.as_str())),
+        ("base", config.base.as_deref()),
+        ("set", config.set.as_deref()),
+        ("prefer", config.prefer.as_deref()),
+    ];
+    // A cache of before there was an option has what is had without it.
+    let known = if writer.sets()?.is_empty() { None } else { Some(String::new()) };
     for (key, wanted) in wanted {
-        let wanted = wanted.map(String::as_str).unwrap_or_default();
-        match writer.meta(key)? {
+        let wanted = wanted.unwrap_or_default();
+        match writer.meta(key)?.or_else(|| known.clone()) {
             None => writer.set_meta(key, wanted)?,
             Some(found) if found == wanted => {}
             Some(found) => {
@@ -583,6 +592,7 @@ impl Engine {
             status: Arc::clone(&self.status),
             capability,
             bounds: self.config.bounds,
+            prefer: self.config.prefer.clone(),
         }
     }
 

@@ -19,8 +19,7 @@ fn library(count: usize) -> (Server, Vec<Book>, Mirror) {
     let books: Vec<Book> = (0..count).map(|n| Book::of(&server, n)).collect();
     publish(&server, &books, AT);
     offer_changes(&server, AT, "");
-    let mirror = Mirror::mount(&server.url("/"), "poll=0,content=all");
-    mirror.wait("the content", |status| status["cached"]["resources"] == status["resources"]);
+    let mirror = Mirror::mount(&server.url("/"), "poll=0");
     (server, books, mirror)
 }
 
@@ -120,7 +119,7 @@ fn five_thousand_resources_and_their_relations() {
     holds(&mirror, &[&books[..1], &books[2..3]].concat(), 1);
     assert!(!mirror.path(&format!(".resourcesync/links{}", other.path)).exists());
     // What nobody looks at is no part of the tree, and costs no request.
-    assert_eq!(mirror.names(".resourcesync"), ["collections", "links", "metrics", "status.json"]);
+    assert_eq!(mirror.names(".resourcesync"), ["collections", "links", "metrics", "status.json", "uris"]);
     assert!(!shell(&format!("find {} -type d", mirror.directory.display())).contains(".resourcesync"));
     let log = output(&["log", &mirror.path(&books[0].path[1..]).to_string_lossy()]);
     assert!(log.contains("described by http://elsewhere.example/0.rdf"), "{log}");
@@ -164,4 +163,80 @@ fn odd_links_have_their_place() {
     let log: serde_json::Value = serde_json::from_str(&log).unwrap();
     assert_eq!(log[0]["via"], serde_json::json!(["http://x.example/source", "a"]));
     assert!(mirror.names(".resourcesync/collections").is_empty());
+}
+
+#[test]
+fn a_resource_is_found_by_its_uri_and_by_its_canonical_one() {
+    let server = Server::start();
+    let canonical = "https://doi.example/10.1000/a%20b?x=1";
+    let links = [
+        format!("<rs:ln rel=\"canonical\" href=\"{canonical}\"/>"),
+        "<rs:ln rel=\"canonical\" href=\"/two\"/>".to_owned(),
+    ];
+    let entries: String = ["/one", "/two"]
+        .iter()
+        .zip(links)
+        .map(|(path, link)| {
+            server.file(path, *path);
+            entry_of(&server.url(path), path.as_bytes()).replace("</url>", &format!("{link}</url>"))
+        })
+        .collect();
+    server.source(AT, &entries);
+    let mirror = Mirror::mount(&server.url("/"), "poll=0");
+    let by_uri =
+        |uri: &str| mirror.path(".resourcesync/uris").join(uri.replace('%', "%25").replace('/', "%2F")).canonicalize();
+    assert_eq!(by_uri(&server.url("/one")).unwrap(), mirror.path("one"));
+    assert_eq!(by_uri(&server.url("/two")).unwrap(), mirror.path("two"));
+    assert_eq!(by_uri(canonical).unwrap(), mirror.path("one"));
+    assert!(by_uri("https://doi.example/other").is_err() && by_uri("x").is_err());
+    assert!(mirror.names(".resourcesync/uris").is_empty());
+    // What it says is the canonical one goes with it.
+    server.source("2020-01-02T00:00:00Z", &entry_of(&server.url("/two"), b"/two"));
+    let accepted = support::run(&["refresh", "--accept-deletions", &mirror.directory.to_string_lossy()]);
+    assert!(accepted.status.success());
+    assert!(by_uri(canonical).is_err());
+}
+
+#[test]
+fn an_alternate_is_taken_for_its_resource_where_that_is_preferred() {
+    let server = Server::start();
+    let json = |n: usize| format!("{{\"n\":{n}}}");
+    let mut entries = String::new();
+    for n in 0..4 {
+        let (path, alternate) = (format!("/{n}.html"), format!("/{n}.json"));
+        server.file(&path, format!("<p>{n}</p>"));
+        server.file(&alternate, json(n));
+        // One has no alternate; of one, nothing is said of its bytes.
+        let said = if n == 1 { String::new() } else { support::facts_of(json(n).as_bytes()) };
+        let link = format!(
+            "<rs:ln rel=\"alternate\" href=\"{}\" type=\"application/json; charset=utf-8\" {said}/>",
+            server.url(&alternate)
+        );
+        let entry = entry_of(&server.url(&path), format!("<p>{n}</p>").as_bytes());
+        entries += &if n == 2 { entry } else { entry.replace("</url>", &format!("{link}</url>")) };
+    }
+    server.source(AT, &entries);
+    let mut mirror = Mirror::mount(&server.url("/"), "poll=0,prefer=application/json");
+    for n in 0..4 {
+        let expected = if n == 2 { format!("<p>{n}</p>") } else { json(n) };
+        let path = format!("{n}.html");
+        assert_eq!(fs::metadata(mirror.path(&path)).unwrap().len(), expected.len() as u64, "{n}");
+        assert_eq!(String::from_utf8(mirror.read(&path).unwrap()).unwrap(), expected);
+        let media = support::xattr(&mirror.path(&path), "user.mime_type");
+        assert_eq!(media.is_some_and(|media| media.starts_with("application/json")), n != 2, "{n}");
+        assert_eq!(server.count(&format!("/{path}")) > 0, n == 2, "{n}");
+    }
+    let audit = output(&["audit", "--content", &mirror.directory.to_string_lossy()]);
+    assert!(audit.contains("in sync"), "{audit}");
+    // The cache is of these: of others it would be another.
+    mirror.unmount();
+    mirror.set_options("poll=0");
+    let refused = mirror.try_mount();
+    assert!(
+        !refused.status.success() && support::text(&refused).contains("prefer application/json"),
+        "{}",
+        support::text(&refused)
+    );
+    mirror.set_options("poll=0,prefer=application/json");
+    assert!(mirror.try_mount().status.success());
 }

@@ -33,6 +33,12 @@ pub struct Extra {
 }
 
 impl Extra {
+    /// Where the alternate is that is taken for the resource, as written.
+    #[must_use]
+    pub fn preferred(&self) -> Option<&str> {
+        self.md.get(Entry::PREFERRED).map(String::as_str)
+    }
+
     fn is_empty(&self) -> bool {
         let Self { encoding, length, lastmod, changefreq, md, links } = self;
         let texts = [encoding, lastmod, changefreq];

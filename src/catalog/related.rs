@@ -1,6 +1,6 @@
 //! Where the links of resources lead: to other resources of the mirror, and to what lies elsewhere.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use rusqlite::{OptionalExtension, params};
 
@@ -143,6 +143,32 @@ impl Reader {
             }
         }
         Ok(all.into_iter().map(|(uri, members)| Collection { uri, members }).collect())
+    }
+}
+
+impl Reader {
+    /// By the URI that a resource of the current tree says is its canonical one, and that is not its own, the path of that
+    /// resource; the first, where several say so. Reads the links of all resources.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn canonical(&self) -> Result<HashMap<String, String>> {
+        let mut statement = self.connection().prepare_cached(
+            "SELECT n.id, v.id FROM name n JOIN version v ON v.id = n.version
+             WHERE n.hidden = 0 AND v.extra LIKE '%canonical%' ORDER BY n.id",
+        )?;
+        let found: Vec<(i64, i64)> =
+            statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<rusqlite::Result<_>>()?;
+        let mut all = HashMap::new();
+        for (name, version) in found {
+            let Some(row) = self.version(version)? else { continue };
+            for uri in row.extra.linked(&["canonical"]).filter_map(|href| absolute(&row.uri, href)) {
+                if uri != row.uri && !all.contains_key(&uri) {
+                    all.insert(uri, self.tree_path(name)?);
+                }
+            }
+        }
+        Ok(all)
     }
 }
 

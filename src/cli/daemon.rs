@@ -334,6 +334,7 @@ fn open_engine(
         poll: options.poll,
         keep: options.keep,
         filter: options.filter.clone(),
+        prefer: options.prefer.as_deref().map(Into::into),
         bounds: options.bounds,
     };
     Engine::open(cache, config, client, mapper, announce).map_err(|error| error.to_string())

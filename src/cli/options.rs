@@ -104,6 +104,11 @@ pub const DEFINITIONS: &[Definition] = &[
         "show only what was modified at this time or later: 2013, 2013-01-31, 2013-01-31T12:00:00Z",
     ),
     define(
+        "prefer=TYPE",
+        "the resource itself",
+        "take the alternate representation of this media type as the content of each resource that has one; another type needs another cache",
+    ),
+    define(
         "base=URI",
         "the Source's origin",
         "the URI whose resources lie at the root; all others lie under @authority",
@@ -248,6 +253,7 @@ pub struct Options {
     pub set: Option<String>,
     /// What `include`, `exclude`, `type`, `collection` and `newer` ask for.
     pub filter: Wish,
+    pub prefer: Option<String>,
     pub base: Option<String>,
     pub credentials: Option<PathBuf>,
     pub allow_private: bool,
@@ -289,6 +295,7 @@ impl Default for Options {
             keep: Duration::from_secs(30 * 86_400),
             set: None,
             filter: Wish::default(),
+            prefer: None,
             base: None,
             credentials: None,
             allow_private: false,
@@ -396,6 +403,7 @@ impl Options {
                 self.keep = keep;
             }
             "set" => self.set = Some(needs()?.to_owned()),
+            "prefer" => self.prefer = Some(needs()?.to_owned()),
             "include" | "exclude" | "type" | "collection" => {
                 let Some(value) = value else { return Err(format!("-o {name} needs a value: {}", usage(name))) };
                 let values = match name {
@@ -501,8 +509,9 @@ impl Options {
         if let Some(cache) = &self.cache {
             return cache.clone();
         }
-        let key =
-            [source, self.set.as_deref().unwrap_or_default(), self.base.as_deref().unwrap_or_default()].join("\n");
+        let (set, base) = (self.set.as_deref().unwrap_or_default(), self.base.as_deref().unwrap_or_default());
+        let prefer = self.prefer.as_ref().map(|prefer| format!("\n{prefer}")).unwrap_or_default();
+        let key = [source, set, base].join("\n") + &prefer;
         let hash =
             Sha256::digest(key.as_bytes()).iter().take(4).fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
         let host = url::Url::parse(source).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();

@@ -402,6 +402,29 @@ impl Entry {
     pub fn is_absolute(&self) -> bool {
         is_absolute(&self.loc)
     }
+
+    /// The entry as if its resource were represented by the alternate of this media type alone (core 14.3), if it has one:
+    /// what it says of bytes is what the link says, and `preferred` is where they are.
+    #[must_use]
+    pub fn preferring(&self, media: &str) -> Option<Self> {
+        let essence = |text: &str| text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let is_wanted =
+            |link: &&Link| link.is("alternate") && link.0.get("type").is_some_and(|own| essence(own) == essence(media));
+        let link = self.links.iter().find(is_wanted)?;
+        let mut md = Attributes::default();
+        let of_bytes = ["hash", "length", "type", "encoding"];
+        for (name, value) in self.md.iter().filter(|(name, _)| !of_bytes.contains(name) && *name != Self::PREFERRED) {
+            md.push(Cow::Owned(name.to_owned()), value);
+        }
+        for (name, value) in link.0.iter().filter(|(name, _)| of_bytes.contains(name)) {
+            md.push(Cow::Owned(name.to_owned()), value);
+        }
+        md.push(Cow::Borrowed(Self::PREFERRED), link.href()?);
+        Some(Self { md, ..self.clone() })
+    }
+
+    /// The attribute that says where an alternate is that is taken for its resource.
+    pub const PREFERRED: &str = "preferred";
 }
 
 /// Whether a reference begins with a scheme (RFC 3986, 3.1).

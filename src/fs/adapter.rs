@@ -13,7 +13,7 @@ use fuser::{
 
 use super::attributes::Owner;
 use super::control::{self, Snapshots};
-use super::inodes::{Moments, Place, collection_ino, links_ino, versions_ino};
+use super::inodes::{Moments, Place, URIS, collection_ino, links_ino, versions_ino};
 use super::io::{Choice, Io, KEPT, Opened, Way};
 use super::related::{self, Collections, Relations};
 use super::requests::{Kind, Requests};
@@ -128,7 +128,7 @@ impl Filesystem {
 
     /// Counts a request about this inode, unless it is one of those that show the counts.
     fn count(&self, kind: Kind, ino: INodeNo) {
-        if !matches!(Place::of(ino.0), Some(Place::Made | Place::Links(_) | Place::Collection(_))) {
+        if !matches!(Place::of(ino.0), Some(Place::Made | Place::Links(_) | Place::Collection(_) | Place::Uris)) {
             self.requests.count(kind);
         }
     }
@@ -183,6 +183,7 @@ impl Filesystem {
             Some(Place::Moment(number, name)) => self.versions.list_at(number, name, offset, stream),
             Some(Place::Links(name)) => self.relations.list(name, offset, stream),
             Some(Place::Collection(number)) => self.relations.list_members(number, offset, stream),
+            Some(Place::Uris) => self.relations.list_uris(offset, stream),
             Some(Place::Made) => {
                 self.list_control(offset, &mut stream);
                 stream.end(Ok(()));
@@ -196,14 +197,15 @@ impl Filesystem {
     }
 
     fn list_control(&self, offset: u64, stream: &mut Stream) {
-        let directories = [related::LINKS, related::COLLECTIONS];
+        let directories = [related::LINKS, related::COLLECTIONS, related::BY_URI];
         let names = [".", ".."].into_iter().chain(control::FILES).chain(directories);
         let made = 2 + control::FILES.len();
         for (index, name) in names.enumerate().skip(usize::try_from(offset).unwrap_or(usize::MAX)) {
             let node = match index {
                 0 | 1 => Node::Directory { ino: [control::DIRECTORY_INO, ROOT_INO][index], changed: 0 },
                 _ if index == made => Node::Directory { ino: links_ino(ROOT), changed: 0 },
-                _ if index > made => Node::Directory { ino: collection_ino(related::ALL), changed: 0 },
+                _ if index == made + 1 => Node::Directory { ino: collection_ino(related::ALL), changed: 0 },
+                _ if index > made => Node::Directory { ino: URIS, changed: 0 },
                 _ => Node::File { ino: control::DIRECTORY_INO + (1 << 61) + index as u64, mtime: 0, size: None },
             };
             if !stream.add(index as u64 + 1, name, &self.owner.node(&node), &NOT_AT_ALL) {
@@ -245,6 +247,7 @@ impl Filesystem {
             ".." => reply.entry(&FOR_EVER, &self.owner.directory(ROOT_INO, 0), self.generation),
             related::LINKS => self.relations.reply_directory(ROOT, reply),
             related::COLLECTIONS => self.relations.reply_collection(related::ALL, reply),
+            related::BY_URI => self.relations.reply_uris(reply),
             _ => self.lookup_control(name, reply),
         }
     }
@@ -346,6 +349,7 @@ impl fuser::Filesystem for Filesystem {
             Some(Place::Moment(number, directory)) => self.versions.lookup_at(number, directory, name, reply),
             Some(Place::Links(directory)) => self.relations.lookup(directory, name, reply),
             Some(Place::Collection(number)) => self.relations.lookup_member(number, name, reply),
+            Some(Place::Uris) => self.relations.lookup_uri(name, reply),
             Some(Place::Tree(Inode::Directory(ROOT))) if name == control::DIRECTORY => {
                 reply.entry(&FOR_EVER, &self.control_directory(), self.generation);
             }
@@ -379,6 +383,7 @@ impl fuser::Filesystem for Filesystem {
             Some(Place::Collection(number)) => {
                 self.relations.collection(number).map(|attributes| (NOT_AT_ALL, attributes))
             }
+            Some(Place::Uris) => Ok((FOR_EVER, self.relations.uris())),
         };
         match directory {
             Ok((ttl, attributes)) => reply.attr(&ttl, &attributes),

@@ -13,6 +13,8 @@ use crate::catalog::{Inode, ROOT};
 const VERSIONS: u64 = 1 << 58;
 const LINKS: u64 = 1 << 59;
 const COLLECTIONS: u64 = 1 << 60;
+/// The number of `.resourcesync/uris`, above all collections.
+pub(super) const URIS: u64 = COLLECTIONS + (1 << 50);
 const MOMENTS: u64 = 1 << 61;
 const NAME_BITS: u32 = 40;
 /// The most moments that the kernel may know of at once.
@@ -33,6 +35,8 @@ pub(super) enum Place {
     Links(i64),
     /// `.resourcesync/collections`, or one of them.
     Collection(u64),
+    /// `.resourcesync/uris`.
+    Uris,
 }
 
 impl Place {
@@ -44,6 +48,9 @@ impl Place {
         if ino >= MOMENTS {
             let number = u32::try_from((ino - MOMENTS) >> NAME_BITS).ok()?;
             return Some(Self::Moment(number, name(ino & ((1 << NAME_BITS) - 1))?));
+        }
+        if ino == URIS {
+            return Some(Self::Uris);
         }
         if ino >= COLLECTIONS {
             return Some(Self::Collection(ino - COLLECTIONS));

@@ -1,11 +1,13 @@
-//! `.resourcesync/links` and `.resourcesync/collections`: where the links of resources lead.
+//! `.resourcesync/links`, `.resourcesync/collections` and `.resourcesync/uris`: where the links of resources lead.
 //!
 //! Below `links` each resource is a directory, under its own path, with an entry for each of its links: a symbolic link where
 //! the target is in the mirror, else a file with the URI. Below `collections` each collection is a directory of symbolic links
-//! to its members. All of it is made when it is looked at, and nothing of it is told to the kernel to last: a commit has nothing
+//! to its members. Below `uris` a resource is found by its URI, or by the one that it says is its canonical one, written as one
+//! name; none is listed. All of it is made when it is looked at, and nothing of it is told to the kernel to last: a commit has nothing
 //! to invalidate but what was gathered of collections.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fuser::{Errno, FileAttr, Generation, ReplyEntry};
@@ -14,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 use super::adapter::{FOR_EVER, NOT_AT_ALL, ask};
 use super::attributes::Owner;
 use super::control::{self, Snapshots};
-use super::inodes::{collection_ino, links_ino};
+use super::inodes::{URIS, collection_ino, links_ino};
 use super::stream::Stream;
 use crate::catalog::{Collection, Pool, Related, Shown};
 use crate::document::Datetime;
@@ -24,7 +26,9 @@ use crate::path::{set_labels, shortened};
 pub(super) const LINKS: &str = "links";
 /// The directory of collections there.
 pub(super) const COLLECTIONS: &str = "collections";
-/// The number of the latter, as a collection.
+/// The directory of resources by their URIs.
+pub(super) const BY_URI: &str = "uris";
+/// The number of that of collections, as a collection.
 pub(super) const ALL: u64 = 0;
 
 /// Collections, as they were when somebody looked.
@@ -32,6 +36,8 @@ pub(super) const ALL: u64 = 0;
 struct Gathered {
     /// Each with its number and what its directory is called.
     all: Vec<(u64, String, Collection)>,
+    /// By the URIs that resources say are their canonical ones, the paths of these resources.
+    canonical: HashMap<String, String>,
     /// By our clock, in nanoseconds.
     when: i64,
 }
@@ -234,11 +240,11 @@ impl Relations {
         if let Some(known) = known.as_ref() {
             return Ok(Arc::clone(known));
         }
-        let all = ask(&self.readers, |reader| reader.collections())?;
+        let (all, canonical) = ask(&self.readers, |reader| Ok((reader.collections()?, reader.canonical()?)))?;
         let uris: Vec<&str> = all.iter().map(|collection| collection.uri.as_str()).collect();
         let names = set_labels(&uris);
         let all = all.into_iter().zip(names).map(|(one, name)| (number(&one.uri), name, one)).collect();
-        let gathered = Arc::new(Gathered { all, when: Datetime::now().nanos() });
+        let gathered = Arc::new(Gathered { all, canonical, when: Datetime::now().nanos() });
         *known = Some(Arc::clone(&gathered));
         Ok(gathered)
     }
@@ -296,6 +302,40 @@ impl Relations {
             Ok(None) => reply.error(Errno::ENOENT),
             Ok(Some((path, _))) => self.reply_link(target(3, &path), gathered.when, reply),
         }
+    }
+
+    /// The attributes of `uris`.
+    pub(super) fn uris(&self) -> FileAttr {
+        self.owner.directory(URIS, 0)
+    }
+
+    pub(super) fn reply_uris(&self, reply: ReplyEntry) {
+        self.reply(Ok(self.uris()), reply);
+    }
+
+    /// Looks a resource up by a URI in which slashes are written as `%2F` and percent signs as `%25`.
+    pub(super) fn lookup_uri(&self, name: &str, reply: ReplyEntry) {
+        match name {
+            "." => return self.reply_uris(reply),
+            ".." => return self.reply(Ok(self.owner.directory(control::DIRECTORY_INO, 0)), reply),
+            _ => {}
+        }
+        let uri = name.replace("%2F", "/").replace("%25", "%");
+        let found = match ask(&self.readers, |reader| reader.path_of_uri(&uri)) {
+            Ok(None) => self.gathered().map(|gathered| gathered.canonical.get(&uri).cloned()),
+            found => found,
+        };
+        match found {
+            Ok(Some(path)) => self.reply_link(target(2, &path), 0, reply),
+            Ok(None) => reply.error(Errno::ENOENT),
+            Err(errno) => reply.error(errno),
+        }
+    }
+
+    /// Lists nothing: a resource is found there by who knows its URI.
+    pub(super) fn list_uris(&self, offset: u64, mut stream: Stream) {
+        let listed = self.dots(&mut stream, offset, URIS, || Ok(control::DIRECTORY_INO)).map(|_| ());
+        stream.end(listed);
     }
 
     /// Lists all collections, or the members of one.

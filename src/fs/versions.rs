@@ -115,7 +115,9 @@ impl Versions {
                 Ever { resource, .. } => xattr::of_history(reader, resource, &self.contents.asked(resource)),
             }),
             Place::Moment(number, _) => Ok(xattr::of_moment(self.moments.moment(number))),
-            Place::Tree(_) | Place::Made | Place::Links(_) | Place::Collection(_) => Ok(xattr::Attributes::default()),
+            Place::Tree(_) | Place::Made | Place::Links(_) | Place::Collection(_) | Place::Uris => {
+                Ok(xattr::Attributes::default())
+            }
         }
     }
 

@@ -30,6 +30,7 @@ pub(super) struct Fresh {
 pub(super) struct Attacher {
     package: Arc<Package>,
     bounds: Bounds,
+    prefer: Option<Arc<str>>,
     directory: Directory,
     attached: u64,
     others: u64,
@@ -44,11 +45,12 @@ pub(super) struct Attacher {
 const MOST_FRESH: usize = 50_000;
 
 impl Attacher {
-    /// For a package whose directory is here.
+    /// For a package whose directory is here, and its manifest.
     ///
     /// # Errors
     /// If it cannot be read after all.
-    pub(super) fn new(package: &Arc<Package>, bounds: &Bounds) -> Result<Self, SourceError> {
+    pub(super) fn new(package: &Arc<Package>, document: &Spooled) -> Result<Self, SourceError> {
+        let (bounds, prefer) = (&document.bounds, document.prefer.clone());
         let failed = |error: String| SourceError::new(&package.url, Trouble::Nowhere(error));
         let own = Arc::clone(package);
         let total = package.total().or_else(|| package.file.metadata().map(|metadata| metadata.len()).ok());
@@ -56,7 +58,18 @@ impl Attacher {
             Partial::new(Arc::clone(&package.file), total.unwrap_or(0), move |begin, end| own.has(begin, end));
         let directory = Directory::read(partial, bounds).map_err(|error| failed(error.to_string()))?;
         let (package, told, fresh) = (Arc::clone(package), Vec::new(), Vec::new());
-        Ok(Self { package, bounds: *bounds, directory, attached: 0, others: 0, unlisted: 0, flawed: 0, told, fresh })
+        Ok(Self {
+            package,
+            bounds: *bounds,
+            prefer,
+            directory,
+            attached: 0,
+            others: 0,
+            unlisted: 0,
+            flawed: 0,
+            told,
+            fresh,
+        })
     }
 
     fn flaw(&mut self, uri: &str, why: &str) {
@@ -68,6 +81,11 @@ impl Attacher {
 
     /// The member of an entry, if it has one that can be used.
     fn member(&mut self, entry: &Entry, record: &Record) -> Option<MemberRow> {
+        if self.prefer.as_deref().is_some_and(|media| entry.preferring(media).is_some()) {
+            // What lies here is another representation.
+            self.directory.find(entry.md.get("path")?);
+            return None;
+        }
         let Some(path) = entry.md.get("path") else {
             self.flaw(&record.uri, "the manifest has no path for it");
             return None;
@@ -246,7 +264,7 @@ pub(super) fn beside_list(
     length_suffices: bool,
 ) -> Result<Option<Fresh>, CatalogError> {
     let Some(package) = &document.package else { return Ok(None) };
-    let mut attacher = match Attacher::new(package, &document.bounds) {
+    let mut attacher = match Attacher::new(package, document) {
         Ok(attacher) => attacher,
         Err(error) => {
             status.error(&error.to_string());

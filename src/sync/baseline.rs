@@ -268,14 +268,13 @@ fn apply_document(
     fresh: &mut Vec<Fresh>,
 ) -> Result<Option<u64>, CatalogError> {
     let Part { set, id, document, status } = *part;
-    let mut attacher =
-        match document.package.as_ref().map(|package| Attacher::new(package, &document.bounds)).transpose() {
-            Ok(attacher) => attacher,
-            Err(error) => {
-                status.error(&error.to_string());
-                None
-            }
-        };
+    let mut attacher = match document.package.as_ref().map(|package| Attacher::new(package, document)).transpose() {
+        Ok(attacher) => attacher,
+        Err(error) => {
+            status.error(&error.to_string());
+            None
+        }
+    };
     let mut repeated = Warnings::default();
     let read = reading.give(status, |batch| {
         let all = transaction.upsert_all(set.id, set.directory, id, &batch.records)?;

@@ -285,6 +285,7 @@ pub(super) struct Told {
     pub(super) done: Vec<i64>,
     /// What of them is read.
     pub(super) bounds: Bounds,
+    pub(super) prefer: Option<Arc<str>>,
 }
 
 /// What was delivered on a channel.
@@ -299,7 +300,13 @@ pub(super) struct Delivered {
 
 impl Delivered {
     /// As a document that was brought here.
-    fn spooled(&self, url: &str, store: &Store, bounds: &Bounds) -> Result<Spooled, CatalogError> {
+    fn spooled(
+        &self,
+        url: &str,
+        store: &Store,
+        bounds: &Bounds,
+        prefer: Option<Arc<str>>,
+    ) -> Result<Spooled, CatalogError> {
         let failed = |error: std::io::Error| CatalogError::Io { path: store.root().display().to_string(), error };
         let mut file = store.spool().map_err(failed)?;
         std::io::Write::write_all(&mut file, &self.body).map_err(failed)?;
@@ -309,7 +316,7 @@ impl Delivered {
             .map_err(|error| failed(std::io::Error::other(format!("{url}: {error}"))))?;
         let row = DocumentRow { url: url.to_owned(), ..DocumentRow::default() };
         let about = About { from: Some(self.from), until: Some(self.until), ..About::default() };
-        Ok(Spooled { row, base, path: file.into_temp_path(), package: None, about, bounds: *bounds })
+        Ok(Spooled { row, base, path: file.into_temp_path(), package: None, about, bounds: *bounds, prefer })
     }
 }
 
@@ -333,7 +340,7 @@ pub(super) fn tell(
     let mut doubtful = false;
     let feed = Feed::new(&told.url, Capability::ChangeNotification);
     for delivered in &told.deliveries {
-        let document = delivered.spooled(&told.url, store, &told.bounds)?;
+        let document = delivered.spooled(&told.url, store, &told.bounds, told.prefer.clone())?;
         let survey = match order::survey(&document, &feed, set.cursor, &Budget::new(&told.bounds)) {
             Ok(survey) => survey,
             Err(Unsurveyed::Disk(error)) => {

@@ -537,7 +537,7 @@ impl Contents {
 
     async fn head(&self, row: &VersionRow) -> Option<u64> {
         let place = match row.current {
-            true => Location::plain(row.uri.clone()),
+            true => Location::plain(represented(row).unwrap_or_else(|| row.uri.clone())),
             false => self.locations_of(row).ok()?.into_iter().next()?,
         };
         let moment = place.accept_datetime();
@@ -589,6 +589,12 @@ pub(super) fn tidy(store: &Store, readers: &Pool) -> Result<(), String> {
 pub(super) fn expected(row: &VersionRow) -> Expected {
     let listed = row.size.filter(|_| !row.settled && row.extra.encoding.is_none());
     Expected { length: row.extra.length.or(listed), hashes: row.hashes.clone(), encoding: row.extra.encoding.clone() }
+}
+
+/// Where the alternate is that is taken for a resource.
+pub(super) fn represented(row: &VersionRow) -> Option<String> {
+    let href = row.extra.preferred()?;
+    url::Url::parse(&row.uri).ok()?.join(href).ok().map(String::from)
 }
 
 pub(super) fn duplicates(row: &VersionRow) -> Vec<(u32, String)> {

@@ -427,13 +427,13 @@ async fn inner_manifest(
         }
         Found::Refused(why) => return Err(failed(Trouble::Nowhere(format!("{MANIFEST}: {why}")))),
     };
-    let bounds = engine.config.bounds;
+    let (bounds, prefer) = (engine.config.bounds, engine.config.prefer.clone());
     if member.size > bounds.document {
         return Err(failed(bounds::DOCUMENT.passed("the size of its manifest", &bounds).into()));
     }
     engine.packages.bring_member(package, &member, || ()).await?;
     let (own, store, row) = (Arc::clone(package), Arc::clone(&engine.store), row.clone());
-    let spooled = tokio::task::spawn_blocking(move || spool(&own, &member, &store, &row, capability, bounds));
+    let spooled = tokio::task::spawn_blocking(move || spool(&own, &member, &store, &row, capability, (bounds, prefer)));
     spooled.await.unwrap_or_else(|error| Err(failed(Trouble::Broken(error.to_string()))))
 }
 
@@ -443,7 +443,7 @@ fn spool(
     store: &crate::store::Store,
     row: &PackageRow,
     capability: Capability,
-    bounds: Bounds,
+    (bounds, prefer): (Bounds, Option<Arc<str>>),
 ) -> Result<Spooled, SourceError> {
     let failed = |trouble| SourceError::new(&row.url, trouble);
     let disk = |error: std::io::Error| failed(Trouble::Disk(error.to_string()));
@@ -482,7 +482,7 @@ fn spool(
         package: Some(row.id),
     };
     let about = About::of(&head, &facts, &base);
-    let document = Spooled { row: own, base, path, package: Some(Arc::clone(package)), about, bounds };
+    let document = Spooled { row: own, base, path, package: Some(Arc::clone(package)), about, bounds, prefer };
     Ok(Spooled { row: manifest_row(row, &document), ..document })
 }
 

@@ -469,6 +469,7 @@ impl Engine {
             done: plan.take.iter().map(|(one, _)| one.id).chain(plan.settled).collect(),
             deliveries,
             bounds: self.config.bounds,
+            prefer: self.config.prefer.clone(),
         };
         let (mapper, status, store) = (Arc::clone(&self.mapper), Arc::clone(&self.status), Arc::clone(&self.store));
         let (summary, doubtful) =

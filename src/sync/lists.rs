@@ -86,6 +86,8 @@ pub(super) struct Spooled {
     pub(super) about: About,
     /// What of it is read.
     pub(super) bounds: Bounds,
+    /// The media type of alternates that are taken for their resources.
+    pub(super) prefer: Option<Arc<str>>,
 }
 
 impl Spooled {
@@ -180,6 +182,7 @@ pub(super) struct Bringer {
     /// What the lists are to be.
     pub(super) capability: Capability,
     pub(super) bounds: Bounds,
+    pub(super) prefer: Option<Arc<str>>,
 }
 
 /// Brings the documents of the lists at `roots` here. `known` are those of the last time.
@@ -431,8 +434,15 @@ pub(super) fn record(
         warnings.push(entry.line, format_args!("{beyond}; the entry is passed over"));
         return None;
     }
+    let preferred = document.prefer.as_deref().and_then(|media| entry.preferring(media));
     match mapper.path(&uri) {
-        Ok(path) => Some(Record::new(uri, path, entry, facts, at)),
+        Ok(path) => Some(match preferred {
+            None => Record::new(uri, path, entry, facts, at),
+            Some(entry) => {
+                let Facts { length, hashes, .. } = Facts::of_attributes(&entry.md, entry.line, warnings);
+                Record::new(uri, path, &entry, &Facts { length, hashes, ..facts.clone() }, at)
+            }
+        }),
         Err(error) => {
             warnings.push(entry.line, format_args!("{error}; the entry is passed over"));
             None
@@ -494,7 +504,15 @@ fn look(body: Body, url: String, depth: usize, bringer: &Bringer) -> Result<Got,
                 entry = reader.next().unwrap_or_default();
             }
         }
-        return Ok(Got::List(Box::new(Spooled { row, about, base, path, package: None, bounds: bringer.bounds })));
+        return Ok(Got::List(Box::new(Spooled {
+            row,
+            about,
+            base,
+            path,
+            package: None,
+            bounds: bringer.bounds,
+            prefer: bringer.prefer.clone(),
+        })));
     }
     if head.kind == Kind::UrlSet {
         bringer.status.warning(&format!("{url}: an index written as urlset; its entries are taken as lists"));

@@ -4,7 +4,7 @@
 //! An archive that rewrites pages has the original bytes elsewhere: those are asked for first. What an archive
 //! answers is held to the time that it gave: asked for a capture that it does not have, it may give another.
 
-use super::content::{Contents, Failure, duplicates, expected};
+use super::content::{Contents, Failure, duplicates, expected, represented};
 use crate::catalog::{MementoRow, VersionRow};
 use crate::document::Datetime;
 use crate::source::{Answer, SourceError, Trouble, locations};
@@ -101,6 +101,10 @@ impl Location {
 impl Contents {
     /// Where a version is fetched from, the best first.
     pub(super) fn locations_of(&self, row: &VersionRow) -> Result<Vec<Location>, Failure> {
+        if let Some(alternate) = represented(row) {
+            // What else is known of is of other bytes.
+            return Ok(Some(Location::plain(alternate)).filter(|_| row.current).into_iter().collect());
+        }
         let mut mementos = self
             .readers
             .ask(|reader| reader.mementos(row.id))

@@ -91,7 +91,10 @@ impl Contents {
 
     /// The patches of a version that are understood, and cost less than the version itself.
     fn patches_of(&self, row: &VersionRow) -> Vec<(Kind, Place)> {
-        let held = !row.hashes.is_empty() && row.extra.encoding.is_none() && self.verify != Verify::Off;
+        let held = row.extra.preferred().is_none()
+            && !row.hashes.is_empty()
+            && row.extra.encoding.is_none()
+            && self.verify != Verify::Off;
         if !held || row.size.is_some_and(|size| size > self.bounds.patch) {
             return Vec::new();
         }

@@ -95,14 +95,13 @@ impl<'s, 'w> Step<'s, 'w> {
 
     /// Applies one document.
     pub(super) fn document(&mut self, document: &Spooled, survey: &Survey) -> Result<End, CatalogError> {
-        let mut attacher =
-            match document.package.as_ref().map(|package| Attacher::new(package, &document.bounds)).transpose() {
-                Ok(attacher) => attacher,
-                Err(error) => {
-                    self.status.error(&error.to_string());
-                    None
-                }
-            };
+        let mut attacher = match document.package.as_ref().map(|package| Attacher::new(package, document)).transpose() {
+            Ok(attacher) => attacher,
+            Err(error) => {
+                self.status.error(&error.to_string());
+                None
+            }
+        };
         let mut warnings = Warnings::default();
         let before = self.tally;
         let mut last = None;
