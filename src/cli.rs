@@ -21,6 +21,7 @@ mod inspect;
 mod install;
 mod log;
 mod logging;
+mod meaning;
 mod messages;
 mod mount;
 mod mounts;

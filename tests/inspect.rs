@@ -265,3 +265,50 @@ fn a_large_document_costs_no_memory() {
         .unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "300000", "{}", text(&output));
 }
+
+#[test]
+fn what_older_documents_say_is_named_and_what_is_not_used_has_its_reason() {
+    use support::draft::example;
+    let folder = tempfile::tempdir().unwrap();
+    let inspected = |name: &str| -> (serde_json::Value, String) {
+        let file = folder.path().join("document.xml");
+        std::fs::write(&file, example(name)).unwrap();
+        let file = file.to_string_lossy().into_owned();
+        (serde_json::from_str(&output(&["inspect", "--json", &file])).unwrap(), output(&["inspect", &file]))
+    };
+    for (name, dialect, capability, fate, what, why) in [
+        ("v0.1-example-3.7", "0.1", None, "used", "hash", "held to it"),
+        ("v0.1-example-3.9", "0.1", None, "kept", "DC.subject", "extended attribute"),
+        ("v0.1-example-4.1", "0.1", None, "used", "http://www.openarchives.org/rs/dump", "filled from it"),
+        ("v0.1-example-4.3", "0.1", None, "used", "http://www.openarchives.org/rs/mirror", "same bytes"),
+        (
+            "v0.1-example-4.4",
+            "0.1",
+            Some("changelist"),
+            "ignored",
+            "patch http://example.com/protocols/changesonly",
+            "fetched whole",
+        ),
+        (
+            "v0.1-example-4.5",
+            "0.1",
+            None,
+            "ignored",
+            "protocol http://www.openarchives.org/OAI/openarchivesprotocol.html",
+            "not fetched",
+        ),
+        ("v0.1-example-5.2", "0.1", Some("changelist"), "used", "lastmod", "when it happened"),
+        ("v0.1-example-6.1", "0.1", Some("changelist"), "used", "prev", "changes before"),
+        ("dlib-figure-6", "dlib-2013", Some("changelist"), "kept", "alternate", "prefer="),
+        ("dlib-figure-9", "dlib-2013", Some("changelist"), "used", "change", "what happened"),
+        ("dlib-figure-11", "dlib-2013", Some("changelist"), "used", "duplicate", "same bytes"),
+    ] {
+        let (json, text) = inspected(name);
+        assert_eq!(json["dialect"], dialect, "{name}");
+        assert_eq!(json["capability"].as_str(), capability, "{name}");
+        let found = json[fate].as_array().unwrap().iter().find(|one| one["what"] == what);
+        let found = found.unwrap_or_else(|| panic!("{name}: {what} is not {fate}: {json:#}"));
+        assert!(found["why"].as_str().unwrap().contains(why) && found["count"].as_u64() > Some(0), "{name}: {found}");
+        assert!(text.contains(&format!("dialect {dialect}")) && text.contains(fate) && text.contains(why), "{text}");
+    }
+}

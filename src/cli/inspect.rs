@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::meaning::Meaning;
 use super::{Done, Stop, exit, options, show};
 use crate::bounds;
-use crate::document::{DocumentError, Entry, Facts, Head, Kind, Limits, Reader, looks_like_html};
+use crate::document::{Capability, Dialect, DocumentError, Entry, Facts, Head, Kind, Limits, Reader, looks_like_html};
 use crate::path::set_labels;
 use crate::source::{Asked, CapabilityDocument, Client, Credentials, Discovery, Options as ClientOptions, discover};
 
@@ -115,6 +116,7 @@ struct Read {
     head: Head,
     entries: u64,
     warnings: Vec<String>,
+    meaning: Meaning,
     /// What it was read with.
     limits: Limits,
 }
@@ -124,13 +126,15 @@ fn read(name: &str, file: &File, limits: Limits, mut visit: impl FnMut(&Entry)) 
     let mut reader = Reader::open(file, name, limits)?;
     let md = reader.head().md.clone();
     Facts::of_attributes(&md, 0, reader.warnings_mut());
-    let mut entries = 0;
+    let (mut entries, mut meaning) = (0, Meaning::default());
     while let Some(entry) = reader.next()? {
         Facts::of_entry(&entry, reader.warnings_mut());
         entries += 1;
+        meaning.of_entry(reader.head(), &entry);
         visit(&entry);
     }
-    Ok(Read { head: reader.head().clone(), entries, warnings: reader.warnings().lines(), limits })
+    meaning.of_head(reader.head());
+    Ok(Read { head: reader.head().clone(), entries, warnings: reader.warnings().lines(), meaning, limits })
 }
 
 /// Shows one document. It is read twice, so that its head stands before its entries in constant memory.
@@ -174,7 +178,15 @@ fn json_document(out: &mut impl std::io::Write, name: &str, file: &File, whole: 
     });
     result?;
     read.map_err(std::io::Error::other)?;
-    writeln!(out, "\n],\n\"warnings\": {}\n}}", serde_json::to_string(&whole.warnings)?)
+    write!(out, "\n],\n\"warnings\": {}", serde_json::to_string(&whole.warnings)?)?;
+    let meaning = whole.meaning.json();
+    // Of a document of the specification in force, all of which means something, there is no more to say.
+    if head.dialect != Dialect::V1_1 || meaning["ignored"].as_array().is_some_and(|ignored| !ignored.is_empty()) {
+        for fate in ["used", "kept", "ignored"] {
+            write!(out, ",\n\"{fate}\": {}", meaning[fate])?;
+        }
+    }
+    writeln!(out, "\n}}")
 }
 
 fn show_document(
@@ -209,6 +221,7 @@ fn show_document(
     if whole.entries > shown {
         writeln!(out, "\n  {} more; --all shows them", show::count(whole.entries - shown))?;
     }
+    write!(out, "{}", whole.meaning.text())?;
     if !whole.warnings.is_empty() {
         writeln!(out, "\n{}", show::paint("33", "tolerated"))?;
         whole.warnings.iter().try_for_each(|warning| writeln!(out, "  {warning}"))?;
@@ -282,7 +295,7 @@ async fn capability(client: &Arc<Client>, document: &CapabilityDocument) -> Valu
         value["hubs"] = json!(document.hubs);
         return value;
     }
-    if !url.starts_with("http") {
+    if !url.starts_with("http") || capability == Capability::Dump {
         return value;
     }
     let read = match download(client, url).await {
@@ -295,6 +308,8 @@ async fn capability(client: &Arc<Client>, document: &CapabilityDocument) -> Valu
     match read {
         Ok(read) => {
             value["kind"] = json!(read.head.kind.name());
+            value["dialect"] = json!(read.head.dialect.name());
+            value["ignored"] = read.meaning.json()["ignored"].take();
             value["entries"] = json!(read.entries);
             value["md"] = serde_json::to_value(&read.head.md).unwrap_or_default();
             value["warnings"] = json!(read.warnings);
@@ -334,7 +349,15 @@ fn show_source(value: &Value) {
                 .into_iter()
                 .filter_map(|key| Some(format!("{key} {}", document["md"][key].as_str()?)))
                 .collect();
-            println!("      {what} {}", show::dim(&times.join(", ")));
+            let dialect = document["dialect"].as_str().filter(|dialect| *dialect != "1.1");
+            let dialect = dialect.map(|dialect| format!(" (dialect {dialect})")).unwrap_or_default();
+            println!("      {what}{dialect} {}", show::dim(&times.join(", ")));
+            for ignored in document["ignored"].as_array().into_iter().flatten() {
+                println!(
+                    "      {}",
+                    show::paint("33", &format!("ignored: {}: {}", text(&ignored["what"]), text(&ignored["why"])))
+                );
+            }
             let warnings = document["warnings"].as_array().map_or(0, Vec::len);
             if warnings > 0 {
                 println!(
