@@ -1,4 +1,5 @@
-//! Channels of notifications: WebSub and WebSocket (Change Notification 4; the draft 0.8, 6).
+//! Channels of notifications: WebSub and WebSocket (Change Notification 4; the draft 0.8, 6), and the HTTP callback of 2012
+//! (0.1, 5.2.2).
 //!
 //! **Owns** which of the channels that a Source offers are joined, the subscriptions at hubs and their leases, the
 //! callback server, the connections of WebSockets, and whom to believe.
@@ -14,6 +15,7 @@
 //! **Never knows** what is in the mirror: it hands over what it hears, and asks the engine for the rest.
 
 mod board;
+mod callback;
 mod listener;
 mod signature;
 mod websocket;
@@ -276,8 +278,9 @@ impl Supervisor {
     fn unfit(&self, one: &OfferedChannel) -> Option<String> {
         match scheme(one) {
             Scheme::WebSocket => None,
-            Scheme::WebSub if self.context.callback.is_some() => None,
+            Scheme::WebSub | Scheme::Callback if self.context.callback.is_some() => None,
             Scheme::WebSub => Some("hubs cannot reach this mount; say how with listen=".to_owned()),
+            Scheme::Callback => Some("the Source cannot reach this mount; say how with listen=".to_owned()),
             Scheme::Other => Some("a transport that is not known".to_owned()),
         }
     }
@@ -288,6 +291,7 @@ impl Supervisor {
 enum Scheme {
     WebSub,
     WebSocket,
+    Callback,
     Other,
 }
 
@@ -296,6 +300,7 @@ fn scheme(one: &OfferedChannel) -> Scheme {
     match scheme.as_str() {
         "http" | "https" => Scheme::WebSub,
         "ws" | "wss" => Scheme::WebSocket,
+        other if other.starts_with(callback::SCHEME) => Scheme::Callback,
         _ => Scheme::Other,
     }
 }
@@ -314,6 +319,7 @@ fn join(context: &Arc<Context>, one: &OfferedChannel) -> JoinHandle<()> {
     let (context, one) = (Arc::clone(context), one.clone());
     match scheme(&one) {
         Scheme::WebSocket => tokio::spawn(websocket::stay(context, one)),
+        Scheme::Callback => tokio::spawn(callback::stay(context, one)),
         _ => tokio::spawn(websub::stay(context, one)),
     }
 }

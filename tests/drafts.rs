@@ -419,3 +419,113 @@ fn versions_of_2012_are_had_by_memento_and_timegate() {
         assert_eq!(mirror.read(".versions/@20120808T120000Z/res1").unwrap(), then.as_bytes(), "{name}");
     }
 }
+
+/// A Source of 2012 that pushes its changes, and what it has.
+struct Pushing {
+    draft: Draft,
+    second: u32,
+}
+
+impl Pushing {
+    /// With ten resources, and a link to where it takes subscriptions.
+    fn start(link: &str) -> Self {
+        let mut draft = Draft::start();
+        (0..10).for_each(|n| draft.put(&format!("/res{n}"), &format!("first {n}"), false));
+        robots(&draft);
+        let entries: String = draft.content.keys().map(|path| listed(path, "2012-08-01T00:00:00Z")).collect();
+        draft.serve("/sitemap.xml", &sitemap_of_2012("2012-08-01T00:00:00Z", link, &entries));
+        Self { draft, second: 0 }
+    }
+
+    /// Changes one resource; returns the Change Set that tells of it.
+    fn changes(&mut self, random: u64) -> String {
+        self.second += 1;
+        let path = format!("/res{}", random % 13);
+        let time =
+            format!("2012-08-09T{:02}:{:02}:{:02}Z", self.second / 3600, self.second / 60 % 60, self.second % 60);
+        let known = self.draft.content.contains_key(&path);
+        let entry = if known && random / 13 % 4 == 0 {
+            self.draft.delete(&path);
+            format!("<url><loc>http://example.com{path}</loc><expires>{time}</expires></url>")
+        } else {
+            self.draft.put(&path, &format!("change {} of {path}", self.second), false);
+            let kind = if known { "updated" } else { "created" };
+            listed(&path, &time)
+                .replace("<lastmod>", &format!("<lastmod rs:type=\"{kind}\">"))
+                .replace("</url>", "<rs:fixity type=\"md5\">x</rs:fixity></url>")
+        };
+        let set = change_set("x", "", &entry).replace("<xhtml:meta name=\"DCTERMS.modified\" content=\"x\"/>", "");
+        self.draft.made(&set)
+    }
+}
+
+#[test]
+fn a_hundred_changes_are_posted_to_the_callback() {
+    let link =
+        "<xhtml:link href=\"http://example.com/subscribe\" rs:protocol=\"http://example.com/protocol/callback\"/>";
+    let mut source = Pushing::start(link);
+    let (tell, told) = std::sync::mpsc::channel::<String>();
+    let tell = std::sync::Mutex::new(tell);
+    source.draft.server.on("/subscribe", move |request| {
+        let form = String::from_utf8(request.body.clone()).unwrap();
+        let uri = form.strip_prefix("callbackURI=").filter(|_| request.method == "POST");
+        uri.map_or(Reply::status(400), |uri| {
+            let uri = uri.replace("%3A", ":").replace("%2F", "/");
+            tell.lock().unwrap().send(uri).unwrap();
+            Reply::ok("subscribed")
+        })
+    });
+    let options = format!("poll=0,content=all,listen=127.0.0.1:{}", support::telling::free_port());
+    let mirror = Mirror::mount(&source.draft.server.url("/"), &options);
+    let callback = told.recv_timeout(std::time::Duration::from_secs(30)).unwrap();
+    support::telling::live(&mirror);
+    let post = |body: &str| -> u16 {
+        let response = posted(&callback, body.as_bytes());
+        response.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0)
+    };
+    let seed = support::seed();
+    for n in 0..100 {
+        let body = source.changes(support::scramble(seed + n));
+        assert_eq!(post(&body), 202, "{n}");
+        if n % 10 == 0 {
+            // The same, once more, is nothing new.
+            assert_eq!(post(&body), 202);
+        }
+    }
+    mirror.wait("all of them", |status| status["channels"][0]["received"].as_u64() >= Some(100));
+    let began = std::time::Instant::now();
+    while mirror.count("SELECT count(*) FROM delivery WHERE NOT done") > 0 {
+        assert!(began.elapsed() < std::time::Duration::from_secs(60), "deliveries are left: {:#}", mirror.status());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    agrees(&mirror, &source.draft, "after 100 changes");
+    // What is no Change Set is a reason to look, and changes nothing; who does not know the path is told nothing.
+    assert_eq!(post("hello"), 202);
+    let (base, _) = callback.rsplit_once('/').unwrap();
+    assert!(posted(&format!("{base}/guess"), b"<x/>").contains(" 404 "));
+    // The next process is found under the same path.
+    mirror.remount();
+    assert_eq!(told.recv_timeout(std::time::Duration::from_secs(30)).unwrap(), callback);
+    support::telling::live(&mirror);
+    let body = source.changes(1);
+    assert_eq!(post(&body), 202);
+    let began = std::time::Instant::now();
+    while shown(&mirror) != source.draft.tree() {
+        assert!(began.elapsed() < std::time::Duration::from_secs(30), "{:#}", mirror.status());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+/// Posts to a URL; returns the first line of the answer.
+fn posted(url: &str, body: &[u8]) -> String {
+    use std::io::{Read as _, Write as _};
+    let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let mut stream = std::net::TcpStream::connect(host).unwrap();
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(30))).unwrap();
+    let head = format!("POST /{path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {}\r\n\r\n", body.len());
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(body).unwrap();
+    let mut answer = String::new();
+    let _ = stream.read_to_string(&mut answer);
+    answer.lines().next().unwrap_or_default().to_owned()
+}

@@ -88,6 +88,9 @@ impl Meaning {
         self.attributes(&head.md);
         for link in &head.links {
             match link.0.get("protocol") {
+                Some(protocol) if relation::is_callback(protocol) => {
+                    self.note(Fate::Used, protocol, "changes are received by it, where listen= says at which address");
+                }
                 Some(protocol) => self.note(Fate::Ignored, protocol, "changes are not received by this protocol"),
                 None => self.link(link),
             }

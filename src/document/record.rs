@@ -38,6 +38,14 @@ pub mod relation {
     pub const CHANGE_SET: &str = "http://www.openarchives.org/rs/changeset";
     /// A package of all there is (0.1, 4.2).
     pub const DUMP: &str = "http://www.openarchives.org/rs/dump";
+    /// The protocol of XMPP PubSub (0.1, 5.2.1).
+    pub const XMPP: &str = "http://xmpp.org/extensions/xep-0060.html";
+
+    /// Whether a protocol is that of HTTP callback, for which the draft has an example and no name (0.1, 5.2.2).
+    #[must_use]
+    pub fn is_callback(protocol: &str) -> bool {
+        protocol.trim().trim_end_matches('/').rsplit('/').next() == Some("callback")
+    }
 
     /// Whether one of the relation types of a link is one of these.
     #[must_use]

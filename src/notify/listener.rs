@@ -1,7 +1,7 @@
 //! The callback server: what hubs send (WebSub 5.3, 7).
 //!
 //! It faces the world. Whoever does not know a path is answered without being read; whoever does may send no more than
-//! is bounded here, and is believed only with our secret's signature.
+//! is bounded here, and is believed only with our secret's signature, but for Sources of 2012, which know none.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -66,6 +66,8 @@ pub(super) struct Subscriber {
     pub(super) subscription: Subscription,
     /// Whether we want it to end.
     pub(super) leaving: bool,
+    /// Whether deliveries are signed.
+    pub(super) signed: bool,
     pub(super) tell: mpsc::Sender<Said>,
 }
 
@@ -95,7 +97,8 @@ impl Registry {
     pub(super) fn shown(&self, text: &str) -> String {
         let mut text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         for subscriber in self.all() {
-            for secret in [&subscriber.subscription.token, &subscriber.subscription.secret] {
+            let secrets = [&subscriber.subscription.token, &subscriber.subscription.secret];
+            for secret in secrets.into_iter().filter(|secret| !secret.is_empty()) {
                 text = text.replace(secret.as_str(), "...");
             }
         }
@@ -140,7 +143,7 @@ async fn answer(context: &Context, bodies: &Semaphore, request: Request<Incoming
         return say(StatusCode::NOT_FOUND, "there is no subscription here\n");
     };
     match *request.method() {
-        Method::GET => intent(context, &subscriber, request.uri().query().unwrap_or_default()),
+        Method::GET if subscriber.signed => intent(context, &subscriber, request.uri().query().unwrap_or_default()),
         Method::POST => delivery(context, bodies, &subscriber, request).await,
         _ => say(StatusCode::METHOD_NOT_ALLOWED, "GET verifies intent, POST delivers\n"),
     }
@@ -223,7 +226,7 @@ async fn delivery(
         }
         Ok(Err(Unread::Broken)) => return say(StatusCode::BAD_REQUEST, "the body broke off\n"),
     };
-    if !is_signed(&head.headers, &subscriber.subscription.secret, &body) {
+    if subscriber.signed && !is_signed(&head.headers, &subscriber.subscription.secret, &body) {
         context.board.note(channel, |standing| {
             standing.refused.forged += 1;
             standing.unsigned += 1;

@@ -142,6 +142,7 @@ impl Stay<'_> {
             channel: self.channel().clone(),
             subscription: subscription.clone(),
             leaving: false,
+            signed: true,
             tell: self.tell.clone(),
         });
     }
@@ -332,10 +333,17 @@ impl Stay<'_> {
         let subscription = match known {
             Some(known) => known.clone(),
             None => {
-                let token = unguessable::<24>()?;
+                let token = unguessable::<24>().map_err(Failure::Other)?;
                 let callback = callback(self.context, &token);
                 let callback = callback.ok_or_else(|| Failure::Other("there is no callback".to_owned()))?;
-                let fresh = Subscription { callback, token, secret: unguessable::<32>()?, hub, topic, expires: None };
+                let fresh = Subscription {
+                    callback,
+                    token,
+                    secret: unguessable::<32>().map_err(Failure::Other)?,
+                    hub,
+                    topic,
+                    expires: None,
+                };
                 if !self.live {
                     // Whatever becomes of us, the hub's answer will be understood.
                     self.keep(Some(&fresh)).await?;
@@ -396,7 +404,7 @@ async fn post(context: &Context, mode: &str, subscription: &Subscription) -> Res
 }
 
 /// Where a hub finds us.
-fn callback(context: &Context, token: &str) -> Option<String> {
+pub(super) fn callback(context: &Context, token: &str) -> Option<String> {
     let mut url = context.callback.clone()?;
     url.path_segments_mut().ok()?.pop_if_empty().push(token);
     Some(url.into())
@@ -421,20 +429,25 @@ async fn discover(context: &Context, topic: &str) -> Result<(Vec<String>, String
 }
 
 /// Random text, of so many random bytes.
-fn unguessable<const N: usize>() -> Result<String, Failure> {
+pub(super) fn unguessable<const N: usize>() -> Result<String, String> {
     let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(|error| Failure::Other(format!("no random numbers: {error}")))?;
+    getrandom::fill(&mut bytes).map_err(|error| format!("no random numbers: {error}"))?;
     Ok(BASE64_URL_SAFE_NO_PAD.encode(bytes))
 }
 
 /// Takes leave of the hubs of a channel, if it has any.
 pub(super) async fn leave(context: &Context, channel: i64) {
+    let known: Vec<_> = context.registry.all().into_iter().filter(|one| one.channel.id == channel).collect();
+    if known.iter().any(|one| !one.signed) {
+        // There is no way to say so: it goes on posting, and finds the same path if we come back.
+        known.iter().for_each(|one| context.registry.remove(&one.subscription.token));
+        return;
+    }
     // Whatever they answer: nobody is to count on it any more.
     if let Err(error) = context.engine.keep_subscription(channel, None).await {
         context.engine.status().error(&error.to_string());
     }
-    let known = context.registry.all().into_iter().filter(|one| one.channel.id == channel);
-    let tokens: Vec<String> = known.map(|one| one.subscription.token.clone()).collect();
+    let tokens: Vec<String> = known.iter().map(|one| one.subscription.token.clone()).collect();
     futures_util::future::join_all(tokens.iter().map(|token| leave_one(context, token))).await;
 }
 
@@ -444,7 +457,7 @@ async fn leave_one(context: &Context, token: &str) {
     let (tell, mut said) = mpsc::channel(MOST_SAID);
     let subscription = subscriber.subscription.clone();
     let channel = subscriber.channel.clone();
-    context.registry.put(Subscriber { channel, subscription: subscription.clone(), leaving: true, tell });
+    context.registry.put(Subscriber { channel, subscription: subscription.clone(), leaving: true, signed: true, tell });
     match post(context, "unsubscribe", &subscription).await {
         Ok(()) => drop(tokio::time::timeout(VERIFIED, said.recv()).await),
         Err(error) => tracing::info!(error, "a hub could not be told that nobody listens; its lease ends by itself"),

@@ -480,6 +480,10 @@ impl Explorer<'_> {
 fn linked_from(seen: &Seen) -> impl Iterator<Item = CapabilityDocument> {
     let is_older = seen.head.dialect == Dialect::V0_1;
     seen.head.links.iter().filter(move |_| is_older).filter_map(|link| {
+        if let Some(protocol) = link.0.get("protocol") {
+            let url = channel(protocol, link, &seen.url)?;
+            return Some(CapabilityDocument { capability: Capability::ChangeNotification, url, hubs: Vec::new() });
+        }
         let capability = match () {
             () if link.is(relation::CHANGE_SET) && !link.is("prev") => Capability::ChangeList,
             () if link.is(relation::DUMP) => Capability::Dump,
@@ -488,6 +492,17 @@ fn linked_from(seen: &Seen) -> impl Iterator<Item = CapabilityDocument> {
         let url = seen.url.join(link.href()?).ok()?;
         Some(CapabilityDocument { capability, url: url.into(), hubs: Vec::new() })
     })
+}
+
+/// The channel that a protocol and a link stand for (0.1, 5.2), as a URL that says how it is joined.
+fn channel(protocol: &str, link: &Link, base: &Url) -> Option<String> {
+    if relation::is_callback(protocol) {
+        return Some(format!("callback+{}", base.join(link.href()?).ok()?));
+    }
+    let node = link.0.get("pubsubnode").filter(|_| protocol.trim() == relation::XMPP)?;
+    let node: String = url::form_urlencoded::byte_serialize(node.as_bytes()).collect();
+    let service = link.href()?.split('?').next().unwrap_or_default();
+    service.starts_with("xmpp:").then(|| format!("{service}?pubsub;node={node}"))
 }
 
 enum Shape {

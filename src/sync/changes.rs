@@ -19,7 +19,7 @@ use super::step::{MOST_STALE, Step};
 use super::{Engine, SeedFrom, Summary, SyncError};
 use crate::bounds::Bounds;
 use crate::catalog::{Beginning, CatalogError, Changes, DocumentRow, Feed, SetRow, SetState, Writer};
-use crate::document::{Capability, Datetime};
+use crate::document::{Capability, Datetime, Limits, Reader};
 use crate::path::Mapper;
 use crate::source::{FoundSet, SourceError};
 use crate::store::Store;
@@ -315,7 +315,10 @@ impl Delivered {
         let base = url::Url::parse(base.as_deref().unwrap_or(url))
             .map_err(|error| failed(std::io::Error::other(format!("{url}: {error}"))))?;
         let row = DocumentRow { url: url.to_owned(), ..DocumentRow::default() };
-        let about = About { from: Some(self.from), until: Some(self.until), ..About::default() };
+        let limits = Limits::of(bounds);
+        let by_lastmod =
+            Reader::open(self.body.as_slice(), url, limits).is_ok_and(|one| one.head().changes_by_lastmod());
+        let about = About { from: Some(self.from), until: Some(self.until), by_lastmod, ..About::default() };
         Ok(Spooled { row, base, path: file.into_temp_path(), package: None, about, bounds: *bounds, prefer })
     }
 }
