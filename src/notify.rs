@@ -305,6 +305,19 @@ fn scheme(one: &OfferedChannel) -> Scheme {
     }
 }
 
+/// How a channel is joined, for people.
+#[must_use]
+pub fn transport(one: &OfferedChannel) -> &'static str {
+    match scheme(one) {
+        Scheme::WebSub => "websub",
+        Scheme::WebSocket => "websocket",
+        Scheme::Callback => "callback",
+        Scheme::Other => {
+            one.channel.url.split(':').next().map_or("other", |scheme| if scheme == "xmpp" { "xmpp" } else { "other" })
+        }
+    }
+}
+
 /// The channels that tell the same as one does, that included, the best first: what WebSub delivers, hubs sign, and
 /// try again to deliver.
 fn ranked<'o>(offered: &'o [OfferedChannel], one: &OfferedChannel) -> impl Iterator<Item = &'o OfferedChannel> {

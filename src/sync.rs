@@ -329,9 +329,16 @@ fn bind(writer: &Writer, cache: &Path, config: &Config) -> Result<(), SyncError>
 /// Has a writer show what is wished for. Returns what that changes.
 fn refilter(writer: &mut Writer, wish: Wish) -> Result<Changes, CatalogError> {
     let filter = Filter::new(wish).map_err(CatalogError::Pattern)?;
-    writer.set_filter(filter);
-    let mut transaction = writer.begin(true)?;
-    if transaction.refilter()? { transaction.commit() } else { Ok(Changes::default()) }
+    let before = writer.set_filter(Arc::new(filter));
+    let shown = writer.long(|writer| {
+        let mut transaction = writer.begin(true)?;
+        if transaction.refilter()? { transaction.commit() } else { Ok(Changes::default()) }
+    });
+    if shown.is_err() {
+        // The rows are as they were, and steps go by what they are.
+        writer.set_filter(before);
+    }
+    shown
 }
 
 impl Engine {
@@ -541,22 +548,21 @@ impl Engine {
         }
     }
 
-    /// Shows what is wished for from now on, and leaves out all else. No document is asked for.
+    /// Shows what is wished for from now on, given what was until then, and leaves out all else. No document is asked for.
     ///
     /// # Errors
     /// If a pattern is none, or the catalog cannot be written.
-    pub async fn show(&self, wish: Wish) -> Result<(), SyncError> {
-        self.ledger.step(move |writer| Ok(((), refilter(writer, wish)?))).await?;
+    pub async fn show(&self, wish: impl FnOnce(Wish) -> Wish + Send + 'static) -> Result<(), SyncError> {
+        self.ledger
+            .step(move |writer| {
+                let wish = wish(writer.wish());
+                Ok(((), refilter(writer, wish)?))
+            })
+            .await?;
         self.ledger.told().await;
         // What is shown now may have to be fetched.
         self.wanted.send_replace(());
         Ok(())
-    }
-
-    /// What is shown now.
-    #[must_use]
-    pub fn shown(&self) -> Wish {
-        self.ledger.with(|writer| writer.wish())
     }
 
     fn verifier(&self) -> members::Verifier<'_> {

@@ -12,7 +12,7 @@ use support::{Mirror, output, run, text};
 
 const BOOKS: usize = 5000;
 /// Where each of many mounts fetches them.
-const FEW: usize = 600;
+const FEW: usize = 240;
 const AT: &str = "2020-01-01T00:00:00Z";
 
 fn library(count: usize) -> (Server, Vec<Book>) {
@@ -189,4 +189,56 @@ fn a_filter_that_makes_no_sense_is_refused() {
         assert!(!output.status.success() && text(&output).contains(said), "{options}: {}", text(&output));
     }
     assert!(output(&["mount", "--help"]).contains("include=GLOB"));
+}
+
+#[test]
+fn what_comes_in_and_goes_out_does_so_as_of_every_moment() {
+    let server = Server::start();
+    let entry = |path: &str, media: &str, more: &str, links: &str| {
+        let md = format!("{} type=\"{media}\" {more}", support::facts_of(path.as_bytes()));
+        support::entry(&server.url(path), &md).replace("</url>", &format!("{links}</url>"))
+    };
+    let (text_, pdf) = ("text/plain", "application/pdf");
+    for path in ["/d/x", "/d/y", "/a", "/a/b", "/k"] {
+        server.file(path, path);
+    }
+    let list = entry("/d/x", pdf, "", "")
+        + &entry("/d/y", text_, "", "")
+        + &entry("/a", text_, "", "")
+        + &entry("/k", pdf, "", "");
+    server.source(AT, &list);
+    server.file("/resourcelist.xml", support::resource_list(AT, &list));
+    offer_changes(&server, AT, "");
+    let mirror = Mirror::mount(&server.url("/"), "poll=0,type=text/plain");
+    let then = ".versions/@2020-01-01T12:00:00Z";
+    assert_eq!((mirror.names("d"), mirror.names(&format!("{then}/d"))), (vec!["y".to_owned()], vec!["y".to_owned()]));
+    // One comes in, one goes out; a file goes, and is a directory of what is left out.
+    let change = |n: u32, kind: &str| format!("change=\"{kind}\" datetime=\"2020-01-02T00:00:0{n}Z\"");
+    let gone = format!("<url><loc>{}</loc><rs:md {}/></url>", server.url("/a"), change(3, "deleted"));
+    let changes = entry("/d/x", text_, &change(1, "updated"), "")
+        + &entry("/d/y", pdf, &change(2, "updated"), "")
+        + &gone
+        + &entry("/a/b", pdf, &change(4, "created"), "");
+    offer_changes(&server, AT, &changes);
+    mirror.refreshed();
+    assert_eq!((mirror.names("d"), mirror.names(&format!("{then}/d"))), (vec!["x".to_owned()], vec!["x".to_owned()]));
+    assert!(!mirror.path(&format!("{then}/d/y")).exists());
+    assert_eq!(mirror.names(""), ["d"]);
+    assert!(mirror.path(&format!("{then}/a")).is_file() && mirror.path(".versions/a/@self").is_dir());
+    filter(&mirror, &format!("type=,type={pdf}"));
+    assert_eq!(mirror.names(""), ["a", "d", "k"]);
+    assert!(!mirror.path(&format!("{then}/a")).exists() && !mirror.path(".versions/a/@self").exists());
+    assert_eq!((mirror.names("d"), mirror.names(&format!("{then}/d"))), (vec!["y".to_owned()], vec!["y".to_owned()]));
+    filter(&mirror, "type=");
+    assert!(mirror.path(&format!("{then}/a")).is_file() && mirror.path(".versions/a/@self").is_dir());
+    // A change that says of the same bytes that they are in a collection.
+    filter(&mirror, "collection=one");
+    assert_eq!(mirror.names(""), Vec::<String>::new());
+    let link = "<rs:ln rel=\"collection\" href=\"http://c.example/one\"/>";
+    offer_changes(&server, AT, &(changes + &entry("/k", pdf, &change(5, "updated"), link)));
+    mirror.refreshed();
+    assert_eq!(mirror.names(""), ["k"]);
+    assert_eq!(mirror.names(".resourcesync/collections"), ["one"]);
+    filter(&mirror, "collection=");
+    assert_eq!(mirror.names(""), ["a", "d", "k"]);
 }

@@ -119,7 +119,7 @@ fn five_thousand_resources_and_their_relations() {
     holds(&mirror, &[&books[..1], &books[2..3]].concat(), 1);
     assert!(!mirror.path(&format!(".resourcesync/links{}", other.path)).exists());
     // What nobody looks at is no part of the tree, and costs no request.
-    assert_eq!(mirror.names(".resourcesync"), ["collections", "links", "metrics", "status.json", "uris"]);
+    assert_eq!(mirror.names(".resourcesync"), ["collections", "links", "metrics", "status.json"]);
     assert!(!shell(&format!("find {} -type d", mirror.directory.display())).contains(".resourcesync"));
     let log = output(&["log", &mirror.path(&books[0].path[1..]).to_string_lossy()]);
     assert!(log.contains("described by http://elsewhere.example/0.rdf"), "{log}");
@@ -239,4 +239,53 @@ fn an_alternate_is_taken_for_its_resource_where_that_is_preferred() {
     );
     mirror.set_options("poll=0,prefer=application/json");
     assert!(mirror.try_mount().status.success());
+}
+
+#[test]
+fn collections_of_one_name_and_members_of_odd_names_are_told_apart() {
+    let server = Server::start();
+    let uris = ["/a/b", "/a%2Fb", "/q?x=%2Fy&z", "/100%25", &format!("/{}", "n".repeat(300))];
+    let link = |uri: &str| format!("<rs:ln rel=\"collection\" href=\"{uri}\"/>");
+    let entries: String = uris
+        .iter()
+        .map(|uri| {
+            let both = link("http://c.example/one/set.html") + &link("/two/set");
+            entry_of(&server.url(uri), b"x").replace("</url>", &format!("{both}</url>"))
+        })
+        .collect();
+    server.source(AT, &entries);
+    let mirror = Mirror::mount(&server.url("/"), "poll=0");
+    let all = names(&mirror.path(".resourcesync/collections"));
+    assert!(all.len() == 2 && all.iter().all(|name| name.starts_with("set~")), "{all:?}");
+    let mut expected: Vec<_> = mirror.files().into_iter().map(|path| mirror.path(&path)).collect();
+    expected.sort();
+    for collection in &all {
+        let folder = mirror.path(".resourcesync/collections").join(collection);
+        let members = names(&folder);
+        assert_eq!(members.iter().collect::<std::collections::BTreeSet<_>>().len(), uris.len(), "{members:?}");
+        let mut led: Vec<_> = members
+            .iter()
+            .map(|name| folder.join(name).canonicalize().unwrap_or_else(|e| panic!("{name}: {e}")))
+            .collect();
+        led.sort();
+        assert_eq!(led, expected);
+        assert!(!folder.join("a%2Fc").exists() && !folder.join("no~such").exists());
+    }
+    // What `ls` calls a collection, the filter calls it, too.
+    let shown = |filter: &str| {
+        let remount = support::run(&[
+            "mount",
+            "x",
+            &mirror.directory.to_string_lossy(),
+            "-o",
+            &format!("remount,collection=,collection={filter}"),
+        ]);
+        assert!(remount.status.success(), "{}", support::text(&remount));
+        mirror.files().len()
+    };
+    assert_eq!((shown(&all[0]), shown("set"), shown("other"), shown(&server.url("/two/set"))), (5, 5, 0, 5));
+    // Programs that look twice see the same file.
+    let copy = tempfile::tempdir().unwrap();
+    shell(&format!("cp -a {}/a {}", mirror.path(".resourcesync/links").display(), copy.path().display()));
+    assert_eq!(fs::read_to_string(copy.path().join("a/b/collection")).unwrap(), "http://c.example/one/set.html\n");
 }

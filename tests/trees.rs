@@ -148,7 +148,7 @@ fn our_own_directory_is_reached_by_name_and_listed_when_asked() {
     let metrics = String::from_utf8(mirror.read(".resourcesync/metrics").unwrap()).unwrap();
     assert!(metrics.contains("resourcesync_resources 1\n") && metrics.ends_with("# EOF\n"), "{metrics}");
     let names = shell(&format!("ls {}/.resourcesync", mirror.directory.display()));
-    assert_eq!(names.split_whitespace().collect::<Vec<_>>(), ["metrics", "status.json"]);
+    assert_eq!(names.split_whitespace().collect::<Vec<_>>(), ["collections", "links", "metrics", "status.json"]);
     mirror.read("a").unwrap();
     mirror.wait("what was read", |status| status["cached"]["resources"] == 1);
     let visible = Mirror::mount(&server.url("/"), "visible");

@@ -223,15 +223,22 @@ impl Transaction<'_> {
             && current.same_media
         {
             // A list told of it before the change did.
+            let same_words: bool = self
+                .connection()
+                .prepare_cached("SELECT extra IS ?2 FROM version WHERE id = ?1")?
+                .query_row(params![current.id, record.extra], |row| row.get(0))?;
             self.connection()
                 .prepare_cached("UPDATE version SET change = ?2, begin = ?3, extra = ?4 WHERE id = ?1")?
                 .execute(params![current.id, how.number(), moment, record.extra])?;
-            // What it is linked to may be something else.
-            self.connection()
-                .prepare_cached(
-                    "UPDATE name SET changed = ?2 WHERE version = ?1 AND id = (SELECT name FROM version WHERE id = ?1)",
-                )?
-                .execute([current.id, self.now])?;
+            if let Some((_, Some((name, _)))) = found.filter(|_| !same_words) {
+                // What it is linked to may be something else.
+                self.connection()
+                    .prepare_cached("UPDATE name SET changed = ?2 WHERE id = ?1")?
+                    .execute([name, self.now])?;
+                let (parent, leaf) = tree::place(self.connection(), name)?;
+                self.tree.count(&self.transaction, parent, &leaf, 0)?;
+                self.judge(name)?;
+            }
             if let Some((names, Some((name, _)))) = found.filter(|_| current.begin != moment) {
                 self.cut((names.own, names.in_directory), record.begin)?;
                 // The one before it was in force until then.
@@ -532,6 +539,7 @@ impl Transaction<'_> {
                 .execute([name, last, self.now])?;
             let (parent, leaf) = tree::place(self.connection(), name)?;
             self.tree.count(&self.transaction, parent, &leaf, 0)?;
+            self.judge(name)?;
         }
         self.lived(name, begin, group.last().and_then(|last| last.until).unwrap_or(i64::MIN))?;
         Ok(Some(Moved { version: own, is_shown: is_current && own == last }))

@@ -9,10 +9,11 @@ use rusqlite::params;
 
 use super::reader::{Reader, names};
 use super::record::Extra;
+use super::related::{Collection, absolute};
 use super::transaction::Transaction;
 use super::{CatalogError, ROOT, Record};
 use crate::document::Datetime;
-use crate::path::{SELF, set_labels};
+use crate::path::SELF;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 
@@ -25,9 +26,6 @@ const PAGE: i64 = 10_000;
 pub(super) const SHOWN: &str = "((n.version IS NOT NULL) + n.live > n.hidden)";
 /// Whether a row `n` of `name` was left out as a file, be it live or not, as SQL.
 pub(super) const LEFT_OUT: &str = "(n.live = 0 AND n.hidden > 0)";
-
-/// Whether a row `n` of `name` is left out, be it a file or a directory, live or not, as SQL.
-pub(super) const UNSEEN: &str = "(n.hidden > 0 AND n.live <= n.hidden)";
 
 /// What a user asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,6 +73,8 @@ struct Seen<'r> {
     /// In nanoseconds.
     modified: i64,
     extra: Option<&'r str>,
+    /// What links are relative to.
+    uri: &'r str,
 }
 
 /// A wish, ready to be held against resources.
@@ -92,6 +92,9 @@ impl Filter {
     /// If a pattern is none, in words for people.
     pub fn new(wish: Wish) -> std::result::Result<Self, String> {
         let (include, exclude) = (patterns(&wish.include)?, patterns(&wish.exclude)?);
+        if let Some(wrong) = wish.types.iter().find(|kind| *kind != "*" && !kind.contains('/')) {
+            return Err(format!("{wrong:?} is no media type; give application/pdf, or image/*"));
+        }
         Ok(Self { wish, include, exclude })
     }
 
@@ -113,7 +116,7 @@ impl Filter {
             && !self.exclude.is_match(seen.path)
             && (types.is_empty() || seen.media.is_some_and(|media| types.iter().any(|kind| is_of_type(media, kind))))
             && newer.is_none_or(|newer| seen.modified >= newer.nanos())
-            && (collections.is_empty() || is_member(seen.extra, collections))
+            && (collections.is_empty() || is_member(seen, collections))
     }
 }
 
@@ -122,7 +125,10 @@ impl Filter {
 fn patterns(all: &[String]) -> std::result::Result<GlobSet, String> {
     let mut set = GlobSetBuilder::new();
     for pattern in all {
-        let plain = pattern.trim_matches('/');
+        let plain = pattern.trim_start_matches("./").trim_matches('/');
+        if plain.is_empty() {
+            return Err(format!("{pattern:?} is no pattern of a path"));
+        }
         let anywhere = if pattern.contains('/') { "" } else { "**/" };
         for below in ["", "/**"] {
             let glob = GlobBuilder::new(&format!("{anywhere}{plain}{below}")).literal_separator(true).build();
@@ -135,15 +141,20 @@ fn patterns(all: &[String]) -> std::result::Result<GlobSet, String> {
 fn is_of_type(media: &str, wanted: &str) -> bool {
     let essence = media.split(';').next().unwrap_or_default().trim();
     match wanted.strip_suffix("/*") {
+        _ if wanted == "*" => true,
+        Some("*") => true,
         Some(kind) => essence.split('/').next().is_some_and(|own| own.eq_ignore_ascii_case(kind)),
         None => essence.eq_ignore_ascii_case(wanted.trim()),
     }
 }
 
-fn is_member(extra: Option<&str>, wanted: &[String]) -> bool {
-    let Some(text) = extra.filter(|text| text.contains("collection")) else { return false };
+fn is_member(seen: &Seen<'_>, wanted: &[String]) -> bool {
+    let Some(text) = seen.extra.filter(|text| text.contains("collection")) else { return false };
     let extra: Extra = serde_json::from_str(text).unwrap_or_default();
-    extra.linked(&["collection"]).any(|uri| wanted.iter().any(|one| one == uri || set_labels(&[uri]).contains(one)))
+    extra.linked(&["collection"]).any(|href| {
+        let uri = absolute(seen.uri, href).unwrap_or_else(|| href.to_owned());
+        wanted.iter().any(|one| *one == uri || Collection::labels(&uri).contains(one))
+    })
 }
 
 impl Transaction<'_> {
@@ -159,6 +170,34 @@ impl Transaction<'_> {
             media: record.media.as_deref(),
             modified: record.mtime.nanos(),
             extra: record.extra.as_deref(),
+            uri: &record.uri,
+        }))
+    }
+
+    /// Shows a file, or leaves it out, by what its current version is.
+    pub(super) fn judge(&mut self, name: i64) -> Result<()> {
+        if self.filter.is_for_all() {
+            return Ok(());
+        }
+        let Some(file) = self.files_from(name - 1, 1)?.pop().filter(|file| file.id == name && file.live) else {
+            return Ok(());
+        };
+        let left_out = self.is_left_out(&file)?;
+        self.show(file.rset, (file.parent, &file.name), file.id, left_out)
+    }
+
+    fn is_left_out(&self, file: &File) -> Result<bool> {
+        let mut path = names(self.connection(), file.id, ROOT)?;
+        path.pop_if(|last| last == SELF);
+        // Only the links of collections are relative to it.
+        let uri =
+            if self.filter.wish.collections.is_empty() { String::new() } else { self.uri_of_resource(file.resource)? };
+        Ok(!self.filter.admits(&Seen {
+            path: &path.join("/"),
+            media: file.media.as_deref(),
+            modified: file.modified,
+            extra: file.extra.as_deref(),
+            uri: &uri,
         }))
     }
 
@@ -171,11 +210,19 @@ impl Transaction<'_> {
         if (before > 0) == left_out {
             return Ok(());
         }
+        self.mark(rset, parent, id, left_out)?;
+        // So it is as of all moments, and wherever else its name is known.
+        self.tree.changes.from(i64::MIN);
+        self.tree.changes.too_many = true;
+        self.tree.count(&self.transaction, parent, name, 0)
+    }
+
+    /// Notes of a live file that it is left out, or is not any more.
+    pub(super) fn mark(&mut self, rset: i64, parent: i64, id: i64, left_out: bool) -> Result<()> {
         self.connection()
             .prepare_cached("UPDATE name SET hidden = ?2 WHERE id = ?1")?
             .execute(params![id, left_out])?;
-        self.hide(rset, parent, if left_out { 1 } else { -1 })?;
-        self.tree.count(&self.transaction, parent, name, 0)
+        self.hide(rset, parent, if left_out { 1 } else { -1 })
     }
 
     /// So many more live files of a directory are left out.
@@ -198,24 +245,22 @@ impl Transaction<'_> {
         }
         let mut after = 0;
         loop {
-            let page = self.page_of_files(after)?;
+            let page = self.files_from(after, PAGE)?;
             let Some(last) = page.last() else { break };
             after = last.id;
             for file in page {
-                let mut path = names(self.connection(), file.id, ROOT)?;
-                path.pop_if(|last| last == SELF);
-                let left_out = !self.filter.admits(&Seen {
-                    path: &path.join("/"),
-                    media: file.media.as_deref(),
-                    modified: file.modified,
-                    extra: file.extra.as_deref(),
-                });
+                let left_out = self.is_left_out(&file)?;
                 if file.live {
                     self.show(file.rset, (file.parent, &file.name), file.id, left_out)?;
-                } else {
-                    self.connection()
-                        .prepare_cached("UPDATE name SET hidden = ?2 WHERE id = ?1 AND hidden != ?2")?
-                        .execute(params![file.id, left_out])?;
+                    continue;
+                }
+                let flipped = self
+                    .connection()
+                    .prepare_cached("UPDATE name SET hidden = ?2 WHERE id = ?1 AND hidden != ?2")?
+                    .execute(params![file.id, left_out])?;
+                if flipped > 0 {
+                    self.tree.changes.too_many = true;
+                    self.tree.count(&self.transaction, file.parent, &file.name, 0)?;
                 }
             }
         }
@@ -224,20 +269,26 @@ impl Transaction<'_> {
         Ok(true)
     }
 
-    /// Names that are, or last were, files.
-    fn page_of_files(&self, after: i64) -> Result<Vec<File>> {
+    /// Names after this one that are, or last were, files. What was in force last of a resource that is a directory by now lies
+    /// with that, or with `@self` in it.
+    fn files_from(&self, after: i64, limit: i64) -> Result<Vec<File>> {
         let mut statement = self.connection().prepare_cached(
             "SELECT n.id, n.parent, n.name, n.rset, n.version IS NOT NULL, v.mtime, t.type, v.extra
              FROM name n JOIN version v ON v.id = COALESCE(n.version,
-                 (SELECT id FROM version WHERE name = n.id AND until IS NOT NULL ORDER BY begin DESC, id DESC LIMIT 1))
+                 (SELECT id FROM version WHERE name = n.id AND until IS NOT NULL AND COALESCE(change, 0) < 16
+                  ORDER BY begin DESC, id DESC LIMIT 1),
+                 (SELECT id FROM version WHERE n.name = ?3 AND name = n.parent AND until IS NOT NULL
+                  AND COALESCE(change, 0) < 16 ORDER BY begin DESC, id DESC LIMIT 1))
              LEFT JOIN media t ON t.id = v.media
              WHERE n.id > ?1 AND n.live = 0 ORDER BY n.id LIMIT ?2",
         )?;
-        let rows = statement.query_map([after, PAGE], |row| {
+        let rows = statement.query_map(params![after, limit, SELF], |row| {
+            let (id, parent, name): (i64, i64, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
             Ok(File {
-                id: row.get(0)?,
-                parent: row.get(1)?,
-                name: row.get(2)?,
+                id,
+                parent,
+                resource: if name == SELF { parent } else { id },
+                name,
                 rset: row.get(3)?,
                 live: row.get(4)?,
                 modified: row.get(5)?,
@@ -257,10 +308,25 @@ impl Reader {
     }
 }
 
+impl Reader {
+    /// Whether a version is of a resource that is left out.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn is_left_out(&self, version: i64) -> Result<bool> {
+        let mut statement = self.connection().prepare_cached(&format!(
+            "SELECT EXISTS (SELECT 1 FROM version v JOIN name n ON n.id = v.name WHERE v.id = ?1 AND {LEFT_OUT})"
+        ))?;
+        Ok(statement.query_row([version], |row| row.get(0))?)
+    }
+}
+
 /// A name that is a file, or was one.
 struct File {
     id: i64,
     parent: i64,
+    /// The number that its resource goes by.
+    resource: i64,
     name: String,
     rset: i64,
     live: bool,
@@ -305,7 +371,7 @@ mod tests {
             ("ä*", vec!["ärger"], vec!["a"]),
         ] {
             let filter = filter(&[pattern], &[], &[], None);
-            let admits = |path| filter.admits(&Seen { path, media: None, modified: 0, extra: None });
+            let admits = |path| filter.admits(&Seen { path, media: None, modified: 0, extra: None, uri: "" });
             assert!(matches.iter().all(|path| admits(path)), "{pattern} {matches:?}");
             assert!(!others.iter().any(|path| admits(path)), "{pattern} {others:?}");
         }
@@ -327,7 +393,8 @@ mod tests {
         for (wanted, is) in
             [("http://e.com/sets/One.html", true), ("One", true), ("one", false), ("x", false), ("sets", false)]
         {
-            assert_eq!(is_member(Some(extra), &[wanted.to_owned()]), is, "{wanted}");
+            let seen = Seen { path: "", media: None, modified: 0, extra: Some(extra), uri: "http://e.com/x/y" };
+            assert_eq!(is_member(&seen, &[wanted.to_owned()]), is, "{wanted}");
         }
     }
 
@@ -428,7 +495,7 @@ mod tests {
                     }
                     Step::Filter(which) => {
                         wanted = filters()[which].clone();
-                        writer.set_filter(wanted.clone());
+                        writer.set_filter(std::sync::Arc::new(wanted.clone()));
                         let mut transaction = writer.begin(false).unwrap();
                         transaction.refilter().unwrap();
                         transaction.commit().unwrap();
@@ -441,7 +508,7 @@ mod tests {
                     .iter()
                     .filter(|(path, (typed, modified))| {
                         let path = names(PATHS[**path]);
-                        wanted.admits(&Seen { path: &path, media: typed.then_some("x/y"), modified: *modified, extra: None })
+                        wanted.admits(&Seen { path: &path, media: typed.then_some("x/y"), modified: *modified, extra: None, uri: "" })
                     })
                     .map(|(path, _)| {
                         let path = PATHS[*path];

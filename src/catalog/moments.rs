@@ -5,7 +5,7 @@
 
 use rusqlite::{OptionalExtension, Row, params};
 
-use super::filter::{LEFT_OUT, UNSEEN};
+use super::filter::LEFT_OUT;
 use super::mementos::OWN;
 use super::reader::{DirEntry, Node, Reader};
 use super::{CatalogError, Inode, ROOT, directory_ino, version_ino};
@@ -75,7 +75,7 @@ impl Reader {
             Some(found) if name != SELF => self.node_at(&found, moment),
             _ if name == SELF && directory != ROOT => {
                 let own = self.own_at(directory, moment)?;
-                Ok(if self.others_at(directory, moment)? { own } else { None })
+                Ok(if self.others_at(directory, moment, false)? { own } else { None })
             }
             _ => Ok(None),
         }
@@ -92,19 +92,26 @@ impl Reader {
         if !name.directory {
             return Ok(name.version);
         }
+        let own = self.own_at(name.id, moment)?;
         if self.alive_at(name, moment)? {
-            return Ok(Some(Node::Directory { ino: directory_ino(name.id), changed: moment }));
+            // It is one as well if what makes it one is left out, as in the current tree.
+            let shown = own.is_some() || self.others_at(name.id, moment, true)?;
+            return Ok(shown.then(|| Node::Directory { ino: directory_ino(name.id), changed: moment }));
         }
-        self.own_at(name.id, moment)
+        Ok(own)
     }
 
     /// The version of the resource of a name that was in force, wherever its history lies.
     fn own_at(&self, resource: i64, moment: i64) -> Result<Option<Node>> {
         let mut statement = self.connection().prepare_cached(&format!(
-            "{OWN} SELECT v.id, v.mtime, v.size, v.begin FROM own JOIN name n ON n.id = own.id AND NOT {LEFT_OUT}
+            "{OWN}, marked (left_out) AS (
+                 SELECT EXISTS (SELECT 1 FROM name d JOIN name s ON s.parent = d.id AND s.name = ?2
+                                WHERE d.id = ?1 AND d.version IS NULL AND s.live = 0 AND s.hidden > 0))
+             SELECT v.id, v.mtime, v.size, v.begin FROM own JOIN marked ON NOT marked.left_out
+                 JOIN name n ON n.id = own.id AND NOT {LEFT_OUT}
                  JOIN version v ON v.name = n.id AND v.until IS NOT NULL AND v.begin <= ?3 AND v.until > ?3
-             UNION ALL SELECT v.id, v.mtime, v.size, v.begin FROM own JOIN name n ON n.id = own.id AND NOT {LEFT_OUT}
-                 JOIN version v ON v.id = n.version AND v.begin <= ?3 ORDER BY 4 DESC, 1 DESC LIMIT 1"
+             UNION ALL SELECT v.id, v.mtime, v.size, v.begin FROM own JOIN marked ON NOT marked.left_out
+                 JOIN name n ON n.id = own.id AND NOT {LEFT_OUT} JOIN version v ON v.id = n.version AND v.begin <= ?3 ORDER BY 4 DESC, 1 DESC LIMIT 1"
         ))?;
         let found = statement.query_row(params![resource, SELF, moment], |row| {
             let size = row.get::<_, Option<i64>>(2)?.map(i64::unsigned_abs);
@@ -127,20 +134,22 @@ impl Reader {
         if name.born > moment || name.live == 0 && name.died <= moment {
             return Ok(false);
         }
-        self.others_at(name.id, moment)
+        self.others_at(name.id, moment, false)
     }
 
-    fn others_at(&self, directory: i64, moment: i64) -> Result<bool> {
+    /// Whether anything but its own resource was in force in a directory then; with `shown`, anything that is shown.
+    fn others_at(&self, directory: i64, moment: i64, shown: bool) -> Result<bool> {
+        let wanted = if shown { format!(" AND NOT {LEFT_OUT}") } else { String::new() };
         let ask = |question: &str| -> Result<bool> {
             let mut statement = self.connection().prepare_cached(question)?;
             Ok(statement.query_row(params![directory, moment, SELF], |row| row.get(0))?)
         };
         if ask(&format!(
             "SELECT EXISTS (SELECT 1 FROM name n JOIN version v ON v.id = n.version
-                WHERE n.parent = ?1 AND n.name != ?3 AND v.begin <= ?2 AND NOT {LEFT_OUT})"
+                WHERE n.parent = ?1 AND n.name != ?3 AND v.begin <= ?2{wanted})"
         ))? || ask(&format!(
             "SELECT EXISTS (SELECT 1 FROM name n CROSS JOIN version v ON v.name = n.id AND v.until IS NOT NULL
-                AND v.begin <= ?2 AND v.until > ?2 WHERE n.parent = ?1 AND n.name != ?3 AND NOT {LEFT_OUT})"
+                AND v.begin <= ?2 AND v.until > ?2 WHERE n.parent = ?1 AND n.name != ?3{wanted})"
         ))? {
             return Ok(true);
         }
@@ -149,7 +158,7 @@ impl Reader {
         )?;
         let below = statement.query_map(params![directory, moment, SELF], |row| row.get(0))?;
         for below in below.collect::<rusqlite::Result<Vec<i64>>>()? {
-            if self.others_at(below, moment)? || self.own_at(below, moment)?.is_some() {
+            if self.others_at(below, moment, shown)? || self.own_at(below, moment)?.is_some() {
                 return Ok(true);
             }
         }
@@ -191,9 +200,9 @@ impl Reader {
     /// # Errors
     /// If SQLite fails.
     pub fn lookup_ever(&self, directory: i64, name: &str) -> Result<Option<i64>> {
-        let mut statement = self
-            .connection()
-            .prepare_cached(&format!("SELECT n.id FROM name n WHERE n.parent = ?1 AND n.name = ?2 AND NOT {UNSEEN}"))?;
+        let mut statement = self.connection().prepare_cached(&format!(
+            "SELECT n.id FROM name n WHERE n.parent = ?1 AND n.name = ?2 AND NOT {LEFT_OUT}"
+        ))?;
         Ok(statement.query_row(params![directory, name], |row| row.get(0)).optional()?)
     }
 
@@ -210,7 +219,7 @@ impl Reader {
     ) -> Result<()> {
         let mut statement = self.connection().prepare_cached(&format!(
             "SELECT n.id, n.name FROM name n
-             WHERE n.parent = ?1 AND n.name > COALESCE((SELECT name FROM name WHERE id = ?2), '') AND NOT {UNSEEN}
+             WHERE n.parent = ?1 AND n.name > COALESCE((SELECT name FROM name WHERE id = ?2), '') AND NOT {LEFT_OUT}
              ORDER BY n.name",
         ))?;
         let mut rows = statement.query(params![directory, after])?;

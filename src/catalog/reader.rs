@@ -206,9 +206,9 @@ impl Reader {
     pub fn before(&self, version: i64) -> Result<Option<i64>> {
         let mut statement = self.connection.prepare_cached(
             "SELECT version FROM (
-                 SELECT b.version FROM version v JOIN name n ON n.id = v.name
-                 JOIN name b ON b.parent = n.parent AND b.name < n.name WHERE v.id = ?1 AND b.hidden = 0 ORDER BY b.name DESC LIMIT ?2)
-             WHERE version IS NOT NULL LIMIT 1",
+                 SELECT b.version, b.hidden FROM version v JOIN name n ON n.id = v.name
+                 JOIN name b ON b.parent = n.parent AND b.name < n.name WHERE v.id = ?1 ORDER BY b.name DESC LIMIT ?2)
+             WHERE version IS NOT NULL AND hidden = 0 LIMIT 1",
         )?;
         Ok(statement.query_row(params![version, NEIGHBOURS], |row| row.get(0)).optional()?)
     }
@@ -220,9 +220,9 @@ impl Reader {
     pub fn following(&self, version: i64, limit: usize) -> Result<Vec<i64>> {
         let mut statement = self.connection.prepare_cached(
             "SELECT version FROM (
-                 SELECT f.version FROM version v JOIN name n ON n.id = v.name
-                 JOIN name f ON f.parent = n.parent AND f.name > n.name WHERE v.id = ?1 AND f.hidden = 0 ORDER BY f.name LIMIT ?2)
-             WHERE version IS NOT NULL",
+                 SELECT f.version, f.hidden FROM version v JOIN name n ON n.id = v.name
+                 JOIN name f ON f.parent = n.parent AND f.name > n.name WHERE v.id = ?1 ORDER BY f.name LIMIT ?2)
+             WHERE version IS NOT NULL AND hidden = 0",
         )?;
         let names = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(NEIGHBOURS);
         let rows = statement.query_map(params![version, names], |row| row.get(0))?;
@@ -439,13 +439,15 @@ impl Reader {
     /// If SQLite fails.
     pub fn totals(&self) -> Result<Totals> {
         // By what is here, which may be little, and not by all versions that there ever were.
-        let mut statement = self.connection.prepare_cached(
+        let wanted = self.wanted()?;
+        let mut statement = self.connection.prepare_cached(&format!(
             "SELECT count(*), COALESCE(sum(size), 0) FROM (
-                 SELECT v.size FROM version v INDEXED BY version_object WHERE v.object IS NOT NULL AND v.until IS NULL
+                 SELECT v.size FROM version v INDEXED BY version_object
+                 WHERE v.object IS NOT NULL AND v.until IS NULL{wanted}
                  UNION ALL
                  SELECT v.size FROM member m JOIN package p ON p.id = m.package JOIN version v ON v.id = m.version
-                 WHERE (m.state IN (1, 3) OR m.state = 0 AND p.whole) AND v.object IS NULL AND v.until IS NULL)",
-        )?;
+                 WHERE (m.state IN (1, 3) OR m.state = 0 AND p.whole) AND v.object IS NULL AND v.until IS NULL{wanted})",
+        ))?;
         Ok(statement.query_row([], |row| {
             let unsigned = |index| row.get::<_, i64>(index).map(i64::unsigned_abs);
             Ok(Totals { cached: unsigned(0)?, bytes: unsigned(1)? })

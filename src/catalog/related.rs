@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 
 use rusqlite::{OptionalExtension, params};
+use sha2::{Digest as _, Sha256};
 
 use super::filter::SHOWN;
 use super::reader::{Reader, names};
 use super::record::Extra;
 use super::{CatalogError, ROOT};
-use crate::path::SELF;
+use crate::path::{SELF, set_labels, shortened};
 
 type Result<T> = std::result::Result<T, CatalogError>;
 
@@ -30,8 +31,18 @@ pub struct Related {
     pub relation: String,
     /// The target, absolute.
     pub uri: String,
-    /// Its path in the mirror, if it is a resource that is shown.
-    pub path: Option<String>,
+}
+
+impl Collection {
+    /// What a collection can be called by the last part of its URI: the one name, or the other where that is another's, too.
+    #[must_use]
+    pub fn labels(uri: &str) -> [String; 2] {
+        let label = set_labels(&[uri]).pop().unwrap_or_default();
+        let digest = Sha256::digest(uri);
+        let digest = digest[..4].iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+        let long = shortened(&format!("{label}~{digest}")).into_owned();
+        [label, long]
+    }
 }
 
 /// A collection, as its members name it (core 14.5).
@@ -77,22 +88,25 @@ impl Reader {
             let Some(uri) = link.get("href").and_then(|href| absolute(&row.uri, href)) else { continue };
             let relations = link.get("rel").map(String::as_str).unwrap_or_default();
             for relation in relations.split_ascii_whitespace() {
-                let path = self.path_of_uri(&uri)?;
-                all.push(Related { relation: relation.to_owned(), uri: uri.clone(), path });
+                all.push(Related { relation: relation.to_owned(), uri: uri.clone() });
             }
         }
         all.sort_by(|one, other| one.relation.cmp(&other.relation));
         Ok(all)
     }
 
-    /// The path of the resource with this URI, if it is shown.
+    /// The path of the resource with this URI, if it is shown; of one that is in several sets, that of the set that a name is
+    /// of.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn path_of_uri(&self, uri: &str) -> Result<Option<String>> {
+    pub fn path_of_uri(&self, uri: &str, beside: i64) -> Result<Option<String>> {
         let Ok(path) = self.mapper().path(uri) else { return Ok(None) };
-        let mut statement = self.connection().prepare_cached("SELECT directory FROM rset ORDER BY id")?;
-        let directories: Vec<i64> = statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+        let mut statement = self
+            .connection()
+            .prepare_cached("SELECT directory FROM rset ORDER BY id != (SELECT rset FROM name WHERE id = ?1), id")?;
+        let directories: Vec<i64> =
+            statement.query_map([beside], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
         for directory in directories {
             let mut at = Some(Shown { name: directory, version: None, changed: 0 });
             for name in &path.names {
@@ -128,15 +142,20 @@ impl Reader {
     /// If SQLite fails.
     pub fn collections(&self) -> Result<Vec<Collection>> {
         let mut statement = self.connection().prepare_cached(
-            "SELECT n.id, v.extra FROM name n JOIN version v ON v.id = n.version
+            "SELECT n.id, v.extra, v.id FROM name n JOIN version v ON v.id = n.version
              WHERE n.hidden = 0 AND v.extra LIKE '%collection%' ORDER BY n.id",
         )?;
         let mut rows = statement.query([])?;
         let mut all: BTreeMap<String, Vec<i64>> = BTreeMap::new();
         while let Some(row) = rows.next()? {
             let extra: Extra = serde_json::from_str(row.get_ref(1)?.as_str().unwrap_or_default()).unwrap_or_default();
-            for uri in extra.linked(&["collection"]) {
-                let members = all.entry(uri.to_owned()).or_default();
+            for href in extra.linked(&["collection"]) {
+                let uri = match url::Url::parse(href) {
+                    Ok(uri) => Some(String::from(uri)),
+                    Err(_) => self.version(row.get(2)?)?.and_then(|row| absolute(&row.uri, href)),
+                };
+                let Some(uri) = uri else { continue };
+                let members = all.entry(uri).or_default();
                 if members.last() != Some(&row.get(0)?) {
                     members.push(row.get(0)?);
                 }
@@ -177,6 +196,9 @@ fn shown(row: &rusqlite::Row<'_>) -> rusqlite::Result<Shown> {
 }
 
 /// The target of a link of a resource.
-fn absolute(base: &str, href: &str) -> Option<String> {
-    url::Url::parse(base).ok()?.join(href.trim()).ok().map(String::from)
+pub(super) fn absolute(base: &str, href: &str) -> Option<String> {
+    match url::Url::parse(href.trim()) {
+        Ok(uri) => Some(uri.into()),
+        Err(_) => url::Url::parse(base).ok()?.join(href.trim()).ok().map(String::from),
+    }
 }

@@ -286,7 +286,11 @@ impl<'w> Transaction<'w> {
         self.tree.changes.from(begin);
         self.tree.count(&self.transaction, parent, name, 1)?;
         *self.resources.entry(rset).or_insert(0) += 1;
-        self.show(rset, (parent, name), name_id, left_out)?;
+        if left_out {
+            self.mark(rset, parent, name_id, true)?;
+        } else if row.is_some_and(|row| row.was_left_out()) {
+            self.tree.changes.from(i64::MIN);
+        }
         Ok(version)
     }
 
@@ -387,21 +391,18 @@ impl<'w> Transaction<'w> {
             let spot = Spot { parent, name, row: None, uri: None, directory: ROOT };
             self.cut(self.names(&spot, id)?, at)?;
         }
-        self.transaction
-            .prepare_cached("UPDATE name SET version = NULL, changed = ?2 WHERE id = ?1")?
-            .execute([id, self.now])?;
+        // What went stays left out as of the moments in which it was there.
+        let hidden: i64 = self
+            .transaction
+            .prepare_cached("UPDATE name SET version = NULL, changed = ?2 WHERE id = ?1 RETURNING hidden")?
+            .query_row([id, self.now], |row| row.get(0))?;
         self.history_changed(id)?;
         // Where it began later than that, it begins then.
         self.tree.span(parent, until, until);
         self.tree.changes.from(until);
         self.tree.count(&self.transaction, parent, name, -1)?;
         *self.resources.entry(rset).or_insert(0) -= 1;
-        if !self.filter.is_for_all() {
-            // What went stays left out as of the moments in which it was there.
-            let hidden = self
-                .transaction
-                .prepare_cached("SELECT hidden FROM name WHERE id = ?1")?
-                .query_row([id], |row| row.get::<_, i64>(0))?;
+        if hidden > 0 {
             self.hide(rset, parent, -hidden)?;
         }
         Ok(())

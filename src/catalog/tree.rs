@@ -20,6 +20,13 @@ pub(super) struct NameRow {
     hidden: i64,
 }
 
+impl NameRow {
+    /// Whether it was a file, and not shown as that.
+    pub(super) fn was_left_out(&self) -> bool {
+        self.live == 0 && self.hidden > 0
+    }
+}
+
 /// What a transaction knows of the tree beyond the rows: live counts not yet written, the last path
 /// walked, and what readers will have to be told.
 #[derive(Debug, Default)]
@@ -395,7 +402,7 @@ impl Tree {
                 .optional()?;
             let Some((id, version, uri, rset, hidden)) = lone else { continue };
             let (parent, name) = place(connection, directory)?;
-            connection.prepare_cached("UPDATE name SET version = NULL WHERE id = ?1")?.execute([id])?;
+            connection.prepare_cached("UPDATE name SET version = NULL, hidden = 0 WHERE id = ?1")?.execute([id])?;
             connection
                 .prepare_cached("UPDATE name SET version = ?2, uri = ?3, rset = ?4 WHERE id = ?1")?
                 .execute(params![directory, version, uri, rset])?;

@@ -35,8 +35,9 @@ impl Writer {
     }
 
     /// From the next step on, the tree shows what this filter admits; [`Transaction::refilter`] brings into line what is there.
-    pub fn set_filter(&mut self, filter: Filter) {
-        self.filter = Arc::new(filter);
+    /// Returns the one before.
+    pub fn set_filter(&mut self, filter: Arc<Filter>) -> Arc<Filter> {
+        std::mem::replace(&mut self.filter, filter)
     }
 
     /// What the tree shows.

@@ -209,14 +209,14 @@ async fn remount(engine: &Arc<Engine>, parsed: &options::Options) -> Response {
     });
     if changed.iter().any(|name| FILTERS.contains(name)) {
         // What is not named stays as it is.
-        let (before, asked) = (engine.shown(), &parsed.filter);
-        let given = |name: &str| changed.contains(&name);
-        let wish = Wish {
-            include: if given("include") { asked.include.clone() } else { before.include },
-            exclude: if given("exclude") { asked.exclude.clone() } else { before.exclude },
-            types: if given("type") { asked.types.clone() } else { before.types },
-            collections: if given("collection") { asked.collections.clone() } else { before.collections },
-            newer: if given("newer") { asked.newer } else { before.newer },
+        let asked = parsed.filter.clone();
+        let given = FILTERS.map(|name| changed.contains(&name));
+        let wish = move |before: Wish| Wish {
+            include: if given[0] { asked.include } else { before.include },
+            exclude: if given[1] { asked.exclude } else { before.exclude },
+            types: if given[2] { asked.types } else { before.types },
+            collections: if given[3] { asked.collections } else { before.collections },
+            newer: if given[4] { asked.newer } else { before.newer },
         };
         if let Err(error) = engine.show(wish).await {
             return Response::Failed { error: error.to_string() };

@@ -341,7 +341,7 @@ impl Options {
 
     /// Whether options that need each other are there.
     fn agree(&self) -> Result<(), String> {
-        Filter::new(self.filter.clone()).map_err(|error| format!("-o include= or exclude=: {error}"))?;
+        Filter::new(self.filter.clone()).map_err(|error| format!("-o include=, exclude= or type=: {error}"))?;
         match (&self.listen, &self.callback) {
             (None, Some(callback)) => Err(format!(
                 "-o callback={callback} needs listen=: the address at which what comes to that URL arrives here, for example listen=127.0.0.1:8088"
@@ -412,7 +412,11 @@ impl Options {
                     "type" => &mut self.filter.types,
                     _ => &mut self.filter.collections,
                 };
-                values.extend((!value.is_empty()).then(|| value.to_owned()));
+                if value.is_empty() {
+                    values.clear();
+                } else {
+                    values.push(value.to_owned());
+                }
             }
             "newer" => {
                 let value = value.ok_or_else(|| format!("-o newer needs a value: {}", usage(name)))?;

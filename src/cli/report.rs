@@ -162,7 +162,7 @@ pub(super) struct ChannelReport {
     pub(super) set: String,
     /// `change-notification` or `framework-notification`.
     pub(super) capability: String,
-    /// `websub` or `websocket`.
+    /// `websub`, `websocket` or `callback`.
     pub(super) transport: String,
     /// The topic, or the URL of the WebSocket.
     pub(super) url: String,
@@ -226,10 +226,11 @@ impl ChannelReport {
     fn of(report: notify::Report) -> Self {
         let notify::Report { offered, standing, heard } = report;
         let Refused { forged, foreign, too_large } = standing.refused;
+        let transport = notify::transport(&offered).to_owned();
         Self {
             set: offered.set,
             capability: offered.channel.capability.name().to_owned(),
-            transport: if offered.channel.url.starts_with("ws") { "websocket" } else { "websub" }.to_owned(),
+            transport,
             url: offered.channel.url,
             state: standing.state().to_owned(),
             since: standing.since.map(|time| time.to_string()),
@@ -415,6 +416,12 @@ impl Report {
         };
         gauge("complete", "", "1 if all that the Source lists is in the tree.", u64::from(self.state == "complete"));
         gauge("resources", "", "Files in the tree.", self.resources);
+        gauge(
+            "left_out_resources",
+            "",
+            "Resources that the filter leaves out of the tree.",
+            self.sets.iter().map(|set| set.left_out).sum(),
+        );
         gauge("cached_resources", "", "Files in the tree whose content is in the cache.", self.cached.resources);
         gauge("cached_bytes", "bytes", "Content in the cache.", self.cached.bytes);
         gauge("packages", "", "Packages of dumps that content lies in.", self.packages.known);

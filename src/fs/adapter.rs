@@ -12,8 +12,8 @@ use fuser::{
 };
 
 use super::attributes::Owner;
-use super::control::{self, Snapshots};
-use super::inodes::{Moments, Place, URIS, collection_ino, links_ino, versions_ino};
+use super::control::{self, Made, Snapshots};
+use super::inodes::{Moments, Place, collection_ino, links_ino, versions_ino};
 use super::io::{Choice, Io, KEPT, Opened, Way};
 use super::related::{self, Collections, Relations};
 use super::requests::{Kind, Requests};
@@ -197,15 +197,15 @@ impl Filesystem {
     }
 
     fn list_control(&self, offset: u64, stream: &mut Stream) {
-        let directories = [related::LINKS, related::COLLECTIONS, related::BY_URI];
+        // Of `uris`, there is nothing to see for who does not know what to look for.
+        let directories = [related::LINKS, related::COLLECTIONS];
         let names = [".", ".."].into_iter().chain(control::FILES).chain(directories);
         let made = 2 + control::FILES.len();
         for (index, name) in names.enumerate().skip(usize::try_from(offset).unwrap_or(usize::MAX)) {
             let node = match index {
                 0 | 1 => Node::Directory { ino: [control::DIRECTORY_INO, ROOT_INO][index], changed: 0 },
                 _ if index == made => Node::Directory { ino: links_ino(ROOT), changed: 0 },
-                _ if index == made + 1 => Node::Directory { ino: collection_ino(related::ALL), changed: 0 },
-                _ if index > made => Node::Directory { ino: URIS, changed: 0 },
+                _ if index > made => Node::Directory { ino: collection_ino(related::ALL), changed: 0 },
                 _ => Node::File { ino: control::DIRECTORY_INO + (1 << 61) + index as u64, mtime: 0, size: None },
             };
             if !stream.add(index as u64 + 1, name, &self.owner.node(&node), &NOT_AT_ALL) {
@@ -277,9 +277,10 @@ impl Filesystem {
         }
         let Some(content) = self.snapshots.get(ino) else { return reply.error(Errno::ENOENT) };
         let length = content.len() as u64;
-        let attributes = match self.snapshots.link_time(ino) {
-            Some(mtime) => self.owner.link(ino, mtime, length),
-            None => self.owner.file(ino, crate::document::Datetime::now().nanos(), length),
+        let attributes = match self.snapshots.made(ino) {
+            Some(Made::Link(mtime)) => self.owner.link(ino, mtime, length),
+            Some(Made::File(mtime)) => self.owner.file(ino, mtime, length),
+            _ => self.owner.file(ino, crate::document::Datetime::now().nanos(), length),
         };
         reply.attr(&FOR_EVER, &attributes);
     }
@@ -394,7 +395,7 @@ impl fuser::Filesystem for Filesystem {
     fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
         // All links are made when they are looked up.
         self.requests.count(Kind::Readlink);
-        match self.snapshots.get(ino.0).filter(|_| self.snapshots.link_time(ino.0).is_some()) {
+        match self.snapshots.get(ino.0).filter(|_| matches!(self.snapshots.made(ino.0), Some(Made::Link(_)))) {
             Some(target) => reply.data(&target),
             None => reply.error(Errno::EINVAL),
         }

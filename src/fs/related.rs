@@ -8,6 +8,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fuser::{Errno, FileAttr, Generation, ReplyEntry};
@@ -15,12 +16,12 @@ use sha2::{Digest as _, Sha256};
 
 use super::adapter::{FOR_EVER, NOT_AT_ALL, ask};
 use super::attributes::Owner;
-use super::control::{self, Snapshots};
+use super::control::{self, Made, Snapshots};
 use super::inodes::{URIS, collection_ino, links_ino};
 use super::stream::Stream;
-use crate::catalog::{Collection, Pool, Related, Shown};
+use crate::catalog::{Collection, Pool, ROOT, Related, Shown};
 use crate::document::Datetime;
-use crate::path::{set_labels, shortened};
+use crate::path::shortened;
 
 /// The directory of links in `.resourcesync`.
 pub(super) const LINKS: &str = "links";
@@ -44,12 +45,17 @@ struct Gathered {
 
 /// What has to be forgotten when the tree changes.
 #[derive(Debug, Default)]
-pub struct Collections(Mutex<Option<Arc<Gathered>>>);
+pub struct Collections {
+    gathered: Mutex<Option<Arc<Gathered>>>,
+    /// When the tree became another, by our clock, in nanoseconds.
+    changed: AtomicI64,
+}
 
 impl Collections {
     /// The tree is another.
     pub(super) fn forget(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.gathered.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.changed.store(Datetime::now().nanos(), Ordering::Release);
     }
 }
 
@@ -65,19 +71,21 @@ pub(super) struct Relations {
 /// A number for the URI of a collection that the next process gives it, too.
 fn number(uri: &str) -> u64 {
     let digest = Sha256::digest(uri);
-    // 40 bits, of which none is that of all collections.
-    digest[..5].iter().fold(0, |number, byte| number << 8 | u64::from(*byte)).max(ALL + 1)
+    // 48 bits, of which none is that of all collections.
+    digest[..6].iter().fold(0, |number, byte| number << 8 | u64::from(*byte)).max(ALL + 1)
 }
 
-/// The name of a relation as a file may be called; the same for every one that is repeated, but for its number.
+/// The name of a relation as a file may be called; of one that is repeated, with its number.
 fn relation_name(relation: &str, repeated: usize) -> String {
-    let mut name = relation.replace('%', "%25").replace('/', "%2F");
+    let mut name = relation.replace('%', "%25").replace('/', "%2F").replace('~', "%7E");
     name.retain(|c| !c.is_control());
     if matches!(name.as_str(), "" | "." | "..") {
         name.push('~');
     }
-    let name = shortened(&name).into_owned();
-    if repeated == 0 { name } else { format!("{name}~{}", repeated + 1) }
+    if repeated > 0 {
+        name = format!("{name}~{}", repeated + 1);
+    }
+    shortened(&name).into_owned()
 }
 
 /// The links of a resource by the names that they are shown under.
@@ -96,11 +104,19 @@ fn named(links: Vec<Related>) -> Vec<(String, Related)> {
 
 /// What a member of a collection is called there: its path in one name.
 fn member_name(path: &str) -> Cow<'_, str> {
-    match path.contains('/') {
-        true => Cow::Owned(shortened(&path.replace('/', "%2F")).into_owned()),
+    match path.contains(['/', '%']) {
+        true => Cow::Owned(shortened(&path.replace('%', "%25").replace('/', "%2F")).into_owned()),
         false => Cow::Borrowed(path),
     }
 }
+
+/// The path, or the URI, that was written as one name.
+fn written(name: &str) -> String {
+    name.replace("%2F", "/").replace("%25", "%")
+}
+
+/// Names from this length on may have been cut.
+const LONG: usize = 200;
 
 /// The target of a symbolic link that lies so many directories below the root of the mount.
 fn target(depth: usize, path: &str) -> String {
@@ -115,7 +131,9 @@ impl Relations {
     /// The attributes of what lies under a name in `links`: it is as old as its resource's or its directory's last change.
     pub(super) fn directory(&self, name: i64) -> Result<FileAttr, Errno> {
         let found = ask(&self.readers, |reader| reader.shown_by_number(name))?.ok_or(Errno::ENOENT)?;
-        Ok(self.owner.directory(links_ino(name), found.changed))
+        // Whether a target is in the mirror, any change may tell anew.
+        let changed = found.changed.max(self.collections.changed.load(Ordering::Acquire));
+        Ok(self.owner.directory(links_ino(name), changed))
     }
 
     pub(super) fn reply_directory(&self, name: i64, reply: ReplyEntry) {
@@ -129,9 +147,14 @@ impl Relations {
         }
     }
 
-    fn reply_link(&self, target: String, mtime: i64, reply: ReplyEntry) {
-        let (ino, content) = self.snapshots.add_link(target.into_bytes(), mtime);
-        let attributes = self.owner.link(ino, mtime, content.len() as u64);
+    /// Answers with something that is made, and is the same whenever it is looked at.
+    fn reply_made(&self, place: &str, content: String, made: Made, reply: ReplyEntry) {
+        let (ino, content) = self.snapshots.add_same(place, content.into_bytes(), made);
+        let attributes = match made {
+            Made::Link(mtime) => self.owner.link(ino, mtime, content.len() as u64),
+            Made::File(mtime) => self.owner.file(ino, mtime, content.len() as u64),
+            Made::Now => self.owner.file(ino, Datetime::now().nanos(), content.len() as u64),
+        };
         reply.entry_with_ttls(&FOR_EVER, &NOT_AT_ALL, &attributes, self.generation);
     }
 
@@ -153,7 +176,12 @@ impl Relations {
                 Some(Shown { version: Some(version), changed, .. }) => {
                     let links = named(reader.related(version)?);
                     match links.into_iter().find(|(own, _)| own == name) {
-                        Some((_, link)) => Found::Link { link, path: reader.tree_path(above)?, changed },
+                        Some((_, link)) => Found::Link {
+                            to: reader.path_of_uri(&link.uri, above)?,
+                            uri: link.uri,
+                            path: reader.tree_path(above)?,
+                            changed,
+                        },
                         None => Found::Nothing,
                     }
                 }
@@ -165,14 +193,13 @@ impl Relations {
             Ok(Found::Above(Some(parent))) => self.reply_directory(parent, reply),
             Ok(Found::Above(None)) => self.reply(Ok(self.owner.directory(control::DIRECTORY_INO, 0)), reply),
             Ok(Found::Name(name)) => self.reply_directory(name, reply),
-            Ok(Found::Link { link: Related { path: Some(to), .. }, path, changed }) => {
+            Ok(Found::Link { to: Some(to), path, changed, .. }) => {
                 // `.resourcesync`, `links`, and the path itself, whose last name is a directory here.
-                self.reply_link(target(2 + path.split('/').count(), &to), changed, reply);
+                let target = target(2 + path.split('/').count(), &to);
+                self.reply_made(&format!("{path}/{name}"), target, Made::Link(changed), reply);
             }
-            Ok(Found::Link { link, changed, .. }) => {
-                let (ino, content) = self.snapshots.add(format!("{}\n", link.uri).into_bytes());
-                let attributes = self.owner.file(ino, changed, content.len() as u64);
-                reply.entry_with_ttls(&FOR_EVER, &NOT_AT_ALL, &attributes, self.generation);
+            Ok(Found::Link { uri, path, changed, .. }) => {
+                self.reply_made(&format!("{path}/{name}"), format!("{uri}\n"), Made::File(changed), reply);
             }
         }
     }
@@ -198,8 +225,8 @@ impl Relations {
                 let links = named(reader.related(version)?);
                 let first = usize::try_from(after).unwrap_or(usize::MAX);
                 for (index, (name, link)) in links.iter().enumerate().skip(first) {
-                    let made = self.made(link.path.is_some(), index);
-                    if !stream.add(index as u64 + 3, name, &made, &NOT_AT_ALL) {
+                    let is_here = reader.path_of_uri(&link.uri, shown.name)?.is_some();
+                    if !stream.add(index as u64 + 3, name, &self.made(is_here, index), &NOT_AT_ALL) {
                         break;
                     }
                 }
@@ -236,14 +263,20 @@ impl Relations {
 
     /// The collections, as they are now.
     fn gathered(&self) -> Result<Arc<Gathered>, Errno> {
-        let mut known = self.collections.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.collections.gathered.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = known.as_ref() {
             return Ok(Arc::clone(known));
         }
         let (all, canonical) = ask(&self.readers, |reader| Ok((reader.collections()?, reader.canonical()?)))?;
-        let uris: Vec<&str> = all.iter().map(|collection| collection.uri.as_str()).collect();
-        let names = set_labels(&uris);
-        let all = all.into_iter().zip(names).map(|(one, name)| (number(&one.uri), name, one)).collect();
+        let mut shared: HashMap<String, usize> = HashMap::new();
+        all.iter().for_each(|one| *shared.entry(Collection::labels(&one.uri)[0].clone()).or_default() += 1);
+        let named = |one: Collection| {
+            let [label, long] = Collection::labels(&one.uri);
+            let name = if shared.get(&label) == Some(&1) { label } else { long };
+            (number(&one.uri), name, one)
+        };
+        let mut all: Vec<(u64, String, Collection)> = all.into_iter().map(named).collect();
+        all.sort_by(|one, other| one.1.cmp(&other.1));
         let gathered = Arc::new(Gathered { all, canonical, when: Datetime::now().nanos() });
         *known = Some(Arc::clone(&gathered));
         Ok(gathered)
@@ -285,14 +318,15 @@ impl Relations {
         };
         let found = ask(&self.readers, |reader| {
             // Most names say where their member is; of one that was cut, only the members know.
-            let direct = reader.find(&name.replace("%2F", "/"))?.filter(|id| collection.members.contains(id));
+            let is_member = |id: &i64| collection.members.binary_search(id).is_ok();
+            let direct = reader.find(&written(name))?.filter(is_member);
             if let Some(member) = direct {
-                return Ok(Some((reader.tree_path(member)?, member)));
+                return Ok(Some(reader.tree_path(member)?).filter(|path| member_name(path) == name));
             }
-            for member in collection.members.iter().filter(|_| name.contains('~')) {
+            for member in collection.members.iter().filter(|_| name.len() >= LONG && name.contains('~')) {
                 let path = reader.tree_path(*member)?;
                 if member_name(&path) == name {
-                    return Ok(Some((path, *member)));
+                    return Ok(Some(path));
                 }
             }
             Ok(None)
@@ -300,7 +334,9 @@ impl Relations {
         match found {
             Err(errno) => reply.error(errno),
             Ok(None) => reply.error(Errno::ENOENT),
-            Ok(Some((path, _))) => self.reply_link(target(3, &path), gathered.when, reply),
+            Ok(Some(path)) => {
+                self.reply_made(&format!("{number}/{name}"), target(3, &path), Made::Link(gathered.when), reply);
+            }
         }
     }
 
@@ -320,13 +356,13 @@ impl Relations {
             ".." => return self.reply(Ok(self.owner.directory(control::DIRECTORY_INO, 0)), reply),
             _ => {}
         }
-        let uri = name.replace("%2F", "/").replace("%25", "%");
-        let found = match ask(&self.readers, |reader| reader.path_of_uri(&uri)) {
+        let uri = written(name);
+        let found = match ask(&self.readers, |reader| reader.path_of_uri(&uri, ROOT)) {
             Ok(None) => self.gathered().map(|gathered| gathered.canonical.get(&uri).cloned()),
             found => found,
         };
         match found {
-            Ok(Some(path)) => self.reply_link(target(2, &path), 0, reply),
+            Ok(Some(path)) => self.reply_made(name, target(2, &path), Made::Link(0), reply),
             Ok(None) => reply.error(Errno::ENOENT),
             Err(errno) => reply.error(errno),
         }
@@ -378,7 +414,7 @@ enum Found {
     Nothing,
     Above(Option<i64>),
     Name(i64),
-    Link { link: Related, path: String, changed: i64 },
+    Link { uri: String, to: Option<String>, path: String, changed: i64 },
 }
 
 #[cfg(test)]
@@ -387,7 +423,7 @@ mod tests {
 
     #[test]
     fn every_link_has_a_name_of_its_own() {
-        let link = |relation: &str| Related { relation: relation.to_owned(), uri: String::new(), path: None };
+        let link = |relation: &str| Related { relation: relation.to_owned(), uri: String::new() };
         let links = ["alternate", "alternate", "alternate", "collection", "http://x.example/rel/a%b", "."];
         let names: Vec<String> = named(links.map(link).to_vec()).into_iter().map(|(name, _)| name).collect();
         assert_eq!(

@@ -287,8 +287,10 @@ mod tests {
         format!("WARC/1.0\r\n{head}Content-Length: {}\r\n\r\n{block}\r\n\r\n", block.len())
     }
 
+    type Served = (String, Payload, Vec<u8>);
+
     /// The URI and the bytes of each payload, and what ended the reading.
-    fn read(text: &[u8]) -> (Vec<(String, Payload, Vec<u8>)>, Result<(), String>) {
+    fn read(text: &[u8]) -> (Vec<Served>, Result<(), String>) {
         let mut records = Records::new(text);
         let mut found = Vec::new();
         loop {

@@ -103,6 +103,14 @@ pub(super) async fn mend(engine: &Arc<Engine>, damage: Damage) -> Result<(), Syn
     versions.iter().for_each(|version| engine.contents.files.forget(*version));
     // Facts are gathered for a moment before they are written.
     engine.ledger.settled().await?;
+    // What is not shown is not fetched.
+    let mut wanted = Vec::new();
+    for version in versions {
+        if !engine.readers.ask(|reader| reader.is_left_out(version))? {
+            wanted.push(version);
+        }
+    }
+    let versions = wanted;
     // What cannot be had again is told where it is fetched.
     engine.contents.many(versions.into_iter().map(|version| (version, None)).collect(), |_| ()).await;
     engine.ledger.settled().await

@@ -39,7 +39,7 @@ impl Book {
                 0 => server.url(&format!("/meta/{n}.xml")),
                 _ => format!("http://elsewhere.example/{n}.rdf"),
             },
-            alternate: (n % 5 == 0).then(|| (server.url(&format!("/alternates/{n}.json")), "application/json")),
+            alternate: n.is_multiple_of(5).then(|| (server.url(&format!("/alternates/{n}.json")), "application/json")),
         }
     }
 
