@@ -302,6 +302,16 @@ impl Store {
         absent_is_fine(fs::remove_file(self.package_notes(package)))
     }
 
+    /// Puts a file in the place of what there is of a package; who has that open goes on with it.
+    ///
+    /// # Errors
+    /// If it cannot be put there.
+    pub fn replace_package(&self, package: i64, file: NamedTempFile) -> io::Result<()> {
+        file.as_file().sync_data()?;
+        file.persist(self.package_path(package)).map_err(|error| error.error)?;
+        Ok(())
+    }
+
     /// Forgets what there is of a package.
     ///
     /// # Errors

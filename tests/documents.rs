@@ -281,3 +281,61 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn what_only_looks_like_a_draft_is_none() {
+    let sitemap = |head: &str, entry: &str| {
+        format!(
+            "<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9' xmlns:rs='{TERMS}' xmlns:xhtml='{XHTML}' xmlns:atom='http://www.w3.org/2005/Atom'>\
+             {head}<url><loc>http://example.com/a</loc>{entry}</url></urlset>"
+        )
+    };
+    let dialect = |text: &str| Reader::open(text.as_bytes(), "d", Limits::default()).unwrap().head().dialect.name();
+    let news = "<feed xmlns='http://www.w3.org/2005/Atom'><title>News</title><entry><link rel='alternate' href='http://example.com/1'/></entry></feed>";
+    assert!(by_us("news", news).unwrap_err().contains("neither urlset nor sitemapindex"));
+    for (head, entry) in [
+        ("<xhtml:link rel='stylesheet' href='x.css'/>", "<expires>2001-01-01</expires>"),
+        ("", "<xhtml:link rel='alternate' hreflang='de' href='http://example.com/de'/>"),
+        (
+            "<atom:link rel='self' href='http://example.com/s'/>",
+            "<atom:link rel='duplicate' href='http://example.com/x'/>",
+        ),
+        ("", "<lastmod type='updated'>2001-01-01</lastmod>"),
+    ] {
+        let text = sitemap(head, entry);
+        assert_eq!(dialect(&text), "sitemap", "{text}");
+        let seen = by_us("plain", &text).unwrap();
+        assert!(seen.links.is_empty() && seen.entries[0].links.is_empty() && seen.entries[0].md.is_empty(), "{seen:?}");
+    }
+    // What elements of a draft said gives way to what the specification in force says.
+    let modified = "<xhtml:meta name='DCTERMS.modified' content='2013-01-01'/>";
+    let text =
+        sitemap(&format!("{modified}<rs:md capability='changelist' from='2013-01-02'/>"), "<rs:md change='updated'/>");
+    let seen = by_us("both", &text).unwrap();
+    assert_eq!((dialect(&text), seen.md.get("from").map(String::as_str)), ("1.1", Some("2013-01-02")));
+    // A category has no say in what the resource is.
+    let text = sitemap(
+        modified,
+        "<rs:size>5</rs:size><xhtml:meta name='length' content='6'/><xhtml:meta name='topic' content='x'/>",
+    );
+    let seen = by_us("category", &text).unwrap();
+    assert_eq!(
+        seen.entries[0].md.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect::<Vec<_>>(),
+        [("length", "5"), ("topic", "x")]
+    );
+    // Much that is said costs no more than it should, and a long document of the form `resync` is no long entry.
+    let many: String =
+        (0..20_000).map(|n| format!("<xhtml:meta name='n{}' content='x'/>", if n % 2 == 0 { n } else { 1 })).collect();
+    assert!(by_us("many", &sitemap(modified, &many)).unwrap().entries[0].md.len() < 1000);
+    let items: String = (0..30_000)
+        .map(|n| {
+            format!(
+                "<item change='updated' href='http://example.com/{n}' modified='2013-01-01T00:00:00Z' hash='md5:x'/>"
+            )
+        })
+        .collect();
+    let resync = format!(
+        "<resync xmlns='http://www.openarchives.org/rs/' rstype='http://www.openarchives.org/rs/changelist' modified='2013-01-01T00:00:00Z'>{items}</resync>"
+    );
+    assert_eq!(by_us("resync", &resync).unwrap().entries.len(), 30_000);
+}

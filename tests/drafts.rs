@@ -510,7 +510,11 @@ fn a_hundred_changes_are_posted_to_the_callback() {
     let body = source.changes(1);
     assert_eq!(post(&body), 202);
     let began = std::time::Instant::now();
-    while shown(&mirror) != source.draft.tree() {
+    // What is listed may be gone before it is read.
+    let now = || -> BTreeMap<String, Vec<u8>> {
+        mirror.files().into_iter().filter_map(|path| Some((path.clone(), mirror.read(&path).ok()?))).collect()
+    };
+    while now() != source.draft.tree() {
         assert!(began.elapsed() < std::time::Duration::from_secs(30), "{:#}", mirror.status());
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
@@ -528,4 +532,77 @@ fn posted(url: &str, body: &[u8]) -> String {
     let mut answer = String::new();
     let _ = stream.read_to_string(&mut answer);
     answer.lines().next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_change_set_of_nothing_ends_no_walk_and_closes_no_gap() {
+    let link = |rel: &str, day: u32| {
+        format!(
+            "<xhtml:link href=\"http://example.com/changesets/{day}.xml\" rel=\"{rel} http://www.openarchives.org/rs/changeset\"/>"
+        )
+    };
+    let told = |path: &str, day: u32| {
+        listed(path, &format!("2012-08-{day:02}T08:00:00Z")).replace("<lastmod>", "<lastmod rs:type=\"updated\">")
+    };
+    let mut draft = Draft::start();
+    for path in ["/a", "/b", "/c"] {
+        draft.put(path, "first", false);
+    }
+    robots(&draft);
+    let entries: String = draft.content.keys().map(|path| listed(path, "2012-08-01T00:00:00Z")).collect();
+    draft.serve("/sitemap.xml", &sitemap_of_2012("2012-08-01T00:00:00Z", CURRENT, &entries));
+    draft.put("/b", "second", false);
+    draft.serve("/changesets/most_recent.xml", &change_set("2012-08-02T09:00:00Z", "", &told("/b", 2)));
+    let mirror = Mirror::mount(&draft.server.url("/"), "poll=0,content=all");
+    agrees(&mirror, &draft, "day 2");
+    // Three days later: on the third something happened, on the fourth nothing, on the fifth something.
+    draft.put("/a", "third", false);
+    draft.put("/c", "fifth", false);
+    draft.serve("/changesets/3.xml", &change_set("2012-08-03T09:00:00Z", "", &(told("/b", 2) + &told("/a", 3))));
+    draft.serve("/changesets/4.xml", &change_set("2012-08-04T09:00:00Z", &link("prev", 3), ""));
+    draft.serve("/changesets/most_recent.xml", &change_set("2012-08-05T09:00:00Z", &link("prev", 4), &told("/c", 5)));
+    mirror.refreshed();
+    agrees(&mirror, &draft, "day 5");
+    assert_eq!(mirror.status()["state"], "complete");
+    // What came before the seventh nobody tells any more, and a set of nothing tells nothing of it.
+    draft.put("/c", "seventh", false);
+    draft.serve("/changesets/most_recent.xml", &change_set("2012-08-07T09:00:00Z", "", &told("/c", 7)));
+    mirror.refresh();
+    assert_eq!(mirror.status()["state"], "gap");
+    draft.serve("/changesets/most_recent.xml", &change_set("2012-08-08T09:00:00Z", "", ""));
+    mirror.refresh();
+    assert_eq!(mirror.status()["state"], "gap");
+    // A newer list does.
+    draft.put("/a", "eighth", false);
+    let entries: String = draft.content.keys().map(|path| listed(path, "2012-08-08T00:00:00Z")).collect();
+    draft.serve("/sitemap.xml", &sitemap_of_2012("2012-08-08T10:00:00Z", CURRENT, &entries));
+    mirror.refreshed();
+    agrees(&mirror, &draft, "day 8");
+    assert_eq!(mirror.status()["state"], "complete");
+}
+
+#[test]
+fn what_will_expire_is_there_until_then() {
+    let mut draft = Draft::start();
+    for path in ["/a", "/b", "/c"] {
+        draft.put(path, "first", false);
+    }
+    robots(&draft);
+    let entries = listed("/a", "2012-08-01T00:00:00Z")
+        .replace("</url>", "<expires>2099-01-01T00:00:00Z</expires></url>")
+        + "<url><loc>http://example.com/b</loc><expires>2099-01-01T00:00:00Z</expires></url>"
+        + "<url><loc>http://example.com/gone</loc><expires>2012-01-01T00:00:00Z</expires></url>"
+        + &listed("/c", "2012-08-01T00:00:00Z");
+    draft.serve("/sitemap.xml", &sitemap_of_2012("2012-08-01T00:00:00Z", CURRENT, &entries));
+    draft.serve("/changesets/most_recent.xml", &change_set("2012-08-01T00:00:00Z", CURRENT, ""));
+    let mirror = Mirror::mount(&draft.server.url("/"), "poll=0,content=all");
+    agrees(&mirror, &draft, "as listed");
+    draft.put("/a", "second", false);
+    let changes = listed("/a", "2012-08-02T00:00:00Z")
+        .replace("<lastmod>", "<lastmod rs:type=\"updated\">")
+        .replace("</url>", "<expires>2099-01-01T00:00:00Z</expires></url>")
+        + "<url><loc>http://example.com/c</loc><expires>2099-01-01T00:00:00Z</expires></url>";
+    draft.serve("/changesets/most_recent.xml", &change_set("2012-08-02T00:00:00Z", CURRENT, &changes));
+    mirror.refreshed();
+    agrees(&mirror, &draft, "changed");
 }

@@ -84,7 +84,7 @@ fn what_is_left_out_is_not_shown_and_not_fetched() {
         assert_eq!(mirror.read(&other.path[1..]).unwrap_err().kind(), std::io::ErrorKind::NotFound, "{options}");
         let past = format!(".versions/@2019-12-31T00:00:00Z{}", other.path);
         assert_eq!(mirror.read(&past).unwrap_err().kind(), std::io::ErrorKind::NotFound, "{options}");
-        assert!(mirror.names(&format!(".versions/@2019-12-31/data")).len() <= mirror.names("data").len(), "{options}");
+        assert!(mirror.names(".versions/@2019-12-31/data").len() <= mirror.names("data").len(), "{options}");
     }
 }
 
@@ -227,7 +227,9 @@ fn what_comes_in_and_goes_out_does_so_as_of_every_moment() {
     assert!(mirror.path(&format!("{then}/a")).is_file() && mirror.path(".versions/a/@self").is_dir());
     filter(&mirror, &format!("type=,type={pdf}"));
     assert_eq!(mirror.names(""), ["a", "d", "k"]);
-    assert!(!mirror.path(&format!("{then}/a")).exists() && !mirror.path(".versions/a/@self").exists());
+    // By its name it may be a directory, of which nothing is known then.
+    assert!(!mirror.path(&format!("{then}/a")).is_file() && !mirror.path(".versions/a/@self").exists());
+    assert_eq!(mirror.names(then), ["d", "k"]);
     assert_eq!((mirror.names("d"), mirror.names(&format!("{then}/d"))), (vec!["y".to_owned()], vec!["y".to_owned()]));
     filter(&mirror, "type=");
     assert!(mirror.path(&format!("{then}/a")).is_file() && mirror.path(".versions/a/@self").is_dir());

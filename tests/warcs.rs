@@ -73,6 +73,7 @@ fn a_dump_of_2012_that_is_a_warc_seeds_a_mirror() {
             // An older record of the same resource, one of nothing, and the manifest of the dump are no resources of it.
             records.insert(0, json!({"url": records[5]["url"], "type": "text/plain", "body": coded(b"older")}));
             records.push(json!({"url": server.url("/gone"), "type": "text/plain", "body": coded(b"no"), "status": "404 Not Found"}));
+            records.push(json!({"url": "metadata:gnu.org/wget.log", "type": "text/plain", "body": coded(b"log"), "kind": "resource"}));
             records.push(json!({"url": server.url("/manifest.xml"), "type": "text/xml", "body": coded(b"<x/>"), "kind": "resource"}));
             let entries: String = all
                 .iter()
@@ -166,4 +167,37 @@ fn records_that_are_not_what_they_say_and_files_that_break_off_are_not_used() {
         mirror.refreshed();
         assert_eq!(server.count("/dump.warc"), asked);
     }
+}
+
+#[test]
+fn what_still_comes_of_a_file_that_was_written_anew_harms_nobody() {
+    let server = Server::start();
+    let bodies: Vec<(String, Vec<u8>)> = (0..8).map(|n| (format!("/{n}"), bytes(n, 400_000))).collect();
+    let records: Vec<Value> = bodies
+        .iter()
+        .map(|(path, body)| json!({"url": server.url(path), "type": "text/plain", "body": coded(body)}))
+        .collect();
+    let dump = warc(&records, "plain");
+    // The whole comes slowly, and each part of it later than that.
+    server.on("/dump.warc", move |request| {
+        let slow = if request.header("range").is_some() { 2000 } else { 0 };
+        let drip = if request.header("range").is_some() { 0 } else { 4 };
+        Reply {
+            delay: std::time::Duration::from_millis(slow),
+            drip: std::time::Duration::from_millis(drip),
+            ..Reply::good(request, &dump)
+        }
+    });
+    list_package(&server, "2013-01-03T09:00:00Z", "/dump.warc");
+    offer(&server, &["resourcedump"]);
+    let mirror = Mirror::mount(&server.url("/"), "poll=0,content=all");
+    mirror.wait("the tree", |status| status["state"] == "complete" && status["resources"] == 8);
+    std::thread::sleep(std::time::Duration::from_millis(2500));
+    for again in [false, true] {
+        for (path, body) in &bodies {
+            assert_eq!(mirror.read(&path[1..]).unwrap(), *body, "{path} {again}");
+        }
+        mirror.remount();
+    }
+    assert!(bodies.iter().all(|(path, _)| server.count(path) == 0));
 }

@@ -148,9 +148,18 @@ impl Transaction<'_> {
     /// If SQLite fails.
     pub fn package_recast(&self, id: i64, size: Option<u64>) -> Result<()> {
         self.connection()
-            .prepare_cached("UPDATE package SET recast = 1, size = ?2 WHERE id = ?1")?
+            .prepare_cached("UPDATE package SET recast = 1, size = ?2, epoch = epoch + (?2 IS NOT NULL) WHERE id = ?1")?
             .execute(params![id, size.map(signed)])?;
         Ok(())
+    }
+
+    /// What the server has of a package is something else than it was: it may be a ZIP file now.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn package_renewed(&self, id: i64) -> Result<()> {
+        self.connection().execute("UPDATE package SET recast = 0 WHERE id = ?1", [id])?;
+        self.package_gone(id, true)
     }
 
     /// So many bytes of a package are here; `whole`: all of them. Returns how many were before.

@@ -63,11 +63,11 @@ impl Facts {
 
     /// What the attributes of an `rs:md` or `rs:ln` in this line say.
     pub fn of_attributes(md: &Attributes, line: u64, warnings: &mut Warnings) -> Self {
-        let mut facts = Self::default();
+        let (mut facts, mut expires) = (Self::default(), None);
         for (name, value) in md.iter() {
             let slot = match name {
-                // That of a deletion (0.1, 3.1.2).
-                "datetime" | "expires" => &mut facts.datetime,
+                "datetime" => &mut facts.datetime,
+                "expires" => &mut expires,
                 "at" => &mut facts.at,
                 "completed" => &mut facts.completed,
                 "from" => &mut facts.from,
@@ -91,6 +91,8 @@ impl Facts {
             };
             *slot = datetime(name, value, line, warnings);
         }
+        // That of a deletion (0.1, 3.1.2).
+        facts.datetime = facts.datetime.or(expires.filter(|_| facts.change == Some(Change::Deleted)));
         facts
     }
 }

@@ -54,6 +54,8 @@ pub struct Reader<'a> {
     text: String,
     /// What is put before that text.
     prefix: String,
+    /// How much elements of older drafts said of the entry.
+    said: usize,
     warnings: Warnings,
     entries: u64,
     peeked: Option<Option<Entry>>,
@@ -139,6 +141,7 @@ impl<'a> Reader<'a> {
             field_depth: 0,
             text: String::new(),
             prefix: String::new(),
+            said: 0,
             warnings,
             entries: 0,
             peeked: None,
@@ -378,7 +381,8 @@ impl<'a> Reader<'a> {
             self.warnings.push(place.line, format_args!("rs:{local} of the document stands after entries"));
         }
         match local {
-            "md" if self.head.md.is_empty() => {
+            // What elements of older drafts said before it gives way to it.
+            "md" if self.head.md.is_empty() || self.head.dialect == Dialect::V0_1 => {
                 self.head.dialect = dialect;
                 self.head.md = attributes;
                 if self.head.md.get("capability").is_some() && self.head.capability().is_none() {
@@ -411,7 +415,10 @@ impl<'a> Reader<'a> {
             (Namespace::Terms | Namespace::DLib, "md") => {
                 let attributes = self.attributes(start, place.line)?;
                 match self.entry.as_mut() {
-                    Some(entry) if entry.md.is_empty() => entry.md = attributes,
+                    Some(entry) if entry.md.is_empty() || self.said > 0 => {
+                        self.said = 0;
+                        entry.md = attributes;
+                    }
                     _ => self.warnings.push(place.line, "a second rs:md of the entry; ignored"),
                 }
                 return Ok(());
@@ -534,23 +541,31 @@ impl<'a> Reader<'a> {
             // What follows an item may be about it.
             2 if self.form == Form::Resync => Step::Nothing,
             1 if self.form == Form::Resync => self.give_held(),
-            2 => match &self.entry {
-                Some(entry) if entry.loc.is_empty() => {
-                    self.warnings.push(entry.line, "an entry without loc; passed over");
-                    self.entry = None;
-                    Step::Nothing
-                }
-                Some(_) => {
-                    self.entries += 1;
-                    Step::Entry
-                }
-                None => Step::Nothing,
-            },
+            2 if self.said > 0 => {
+                self.end_older_entry();
+                self.end_entry()
+            }
+            2 => self.end_entry(),
             _ => Step::Nothing,
         };
         self.depth -= 1;
         self.scope.leave(self.depth);
         step
+    }
+
+    fn end_entry(&mut self) -> Step {
+        match &self.entry {
+            Some(entry) if entry.loc.is_empty() => {
+                self.warnings.push(entry.line, "an entry without loc; passed over");
+                self.entry = None;
+                Step::Nothing
+            }
+            Some(_) => {
+                self.entries += 1;
+                Step::Entry
+            }
+            None => Step::Nothing,
+        }
     }
 
     fn end_text(&mut self) {

@@ -90,7 +90,7 @@ impl<R: BufRead> Records<R> {
     /// If what comes next is no record.
     pub fn next_record(&mut self) -> Result<Option<Record>, WarcError> {
         self.skip()?;
-        let head = self.head()?;
+        let head = unfolded(self.head(false)?);
         if head.is_empty() {
             return Ok(None);
         }
@@ -133,10 +133,19 @@ impl<R: BufRead> Records<R> {
         match record.kind.as_str() {
             "resource" => Ok(Some(Payload { media: record.media.clone(), ..Payload::default() })),
             "response" if record.media.as_deref().is_some_and(|media| media.starts_with("application/http")) => {
-                let head = self.head()?;
+                let mut head = self.head(true)?;
+                if let [b'H', b'T', b'T', b'P', b'/', b'2' | b'3', b' ', ..] = head.as_slice() {
+                    // Written by who had it in frames.
+                    head.splice(5..6, *b"1.1");
+                }
                 let mut fields = [httparse::EMPTY_HEADER; FIELDS];
                 let mut response = httparse::Response::new(&mut fields);
-                match response.parse(&head) {
+                let mut lenient = httparse::ParserConfig::default();
+                lenient
+                    .allow_obsolete_multiline_headers_in_responses(true)
+                    .allow_spaces_after_header_name_in_responses(true)
+                    .ignore_invalid_headers_in_responses(true);
+                match lenient.parse_response(&mut response, &head) {
                     Ok(httparse::Status::Complete(_)) => {}
                     Ok(httparse::Status::Partial) => return damaged("the head of a response is cut short"),
                     Err(error) => return damaged(format!("the head of a response: {error}")),
@@ -145,11 +154,13 @@ impl<R: BufRead> Records<R> {
                     return Ok(None);
                 }
                 let field = |name: &str| value(response.headers, name).filter(|text| !text.is_empty());
+                let said = field("transfer-encoding").is_some_and(|coding| coding.eq_ignore_ascii_case("chunked"));
                 Ok(Some(Payload {
                     media: field("content-type"),
                     last_modified: field("last-modified"),
                     encoding: field("content-encoding").filter(|coding| !coding.eq_ignore_ascii_case("identity")),
-                    chunked: field("transfer-encoding").is_some_and(|coding| coding.eq_ignore_ascii_case("chunked")),
+                    // Many keep the field, and the body without its chunks.
+                    chunked: said && self.left > 0 && begins_a_chunk(self.input.fill_buf()?),
                 }))
             }
             _ => Ok(None),
@@ -161,9 +172,8 @@ impl<R: BufRead> Records<R> {
         Bytes { records: self, chunk: if payload.chunked { Chunk::Next } else { Chunk::None }, raw }
     }
 
-    /// A head, up to and with the empty line after it; empty at the end of the file. Counts for the block, if one is open.
-    fn head(&mut self) -> Result<Vec<u8>, WarcError> {
-        let within = self.left > 0;
+    /// A head, up to and with the empty line after it; empty at the end of the file. One that lies `within` a block counts for it.
+    fn head(&mut self, within: bool) -> Result<Vec<u8>, WarcError> {
         let mut head = Vec::new();
         loop {
             let begin = head.len();
@@ -175,10 +185,10 @@ impl<R: BufRead> Records<R> {
                 self.left -= line.len() as u64;
             }
             match line {
-                [] if head.is_empty() => return Ok(head),
+                [] if head.is_empty() && !within => return Ok(head),
                 _ if !line.ends_with(b"\n") => return damaged("a head ends too soon, or is too long"),
                 // Between records there are empty lines.
-                b"\r\n" | b"\n" if begin == 0 => head.clear(),
+                b"\r\n" | b"\n" if begin == 0 && !within => head.clear(),
                 b"\r\n" | b"\n" => return Ok(head),
                 _ => {}
             }
@@ -191,6 +201,25 @@ impl<R: BufRead> Records<R> {
         let passed = io::copy(&mut (&mut self.input).take(left), &mut io::sink())?;
         if passed < left { damaged("the last record is cut short") } else { Ok(()) }
     }
+}
+
+/// A head in which each field is one line.
+fn unfolded(head: Vec<u8>) -> Vec<u8> {
+    let mut lines: Vec<u8> = Vec::with_capacity(head.len());
+    for line in head.split_inclusive(|byte| *byte == b'\n') {
+        if matches!(line, [b' ' | b'\t', ..]) && lines.ends_with(b"\n") {
+            lines.truncate(lines.trim_ascii_end().len());
+            lines.push(b' ');
+        }
+        lines.extend_from_slice(if line.starts_with(b"\t") { &line[1..] } else { line });
+    }
+    lines
+}
+
+/// Whether a body begins with the length of a chunk.
+fn begins_a_chunk(start: &[u8]) -> bool {
+    let digits = start.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    (1..=16).contains(&digits) && start.get(digits).is_none_or(|byte| matches!(byte, b'\r' | b'\n' | b';' | b' '))
 }
 
 /// The value of the first field of this name, without the blanks around it.
@@ -307,7 +336,8 @@ mod tests {
                     }
                     found.push((record.uri.unwrap_or_default(), payload, bytes));
                 }
-                Ok(None) => {}
+                // What is wrong within a record says nothing of the next.
+                Ok(None) | Err(WarcError::Damaged(_)) => {}
                 Err(error) => return (found, Err(error.to_string())),
             }
         }
@@ -332,6 +362,13 @@ mod tests {
             ),
             response("http://e.com/b", "200 OK\r\nTransfer-Encoding: chunked", "3\r\nabc\r\n2;x\r\nde\r\n0\r\n\r\n"),
             response("http://e.com/c", "404 Not Found", "no"),
+            // Odd ones, that say nothing of the next.
+            record(&format!("WARC-Type: response\r\nWARC-Target-URI: http://e.com/none\r\n{HTTP}"), ""),
+            record(&format!("WARC-Type: response\r\nWARC-Target-URI: http://e.com/odd\r\n{HTTP}"), "not HTTP\r\n\r\n"),
+            record(
+                &format!("WARC-Type: response\r\nWARC-Target-URI:\r\n http://e.com/2\r\n{HTTP}"),
+                "HTTP/2 200\r\nTransfer-Encoding: chunked\r\n\r\nno chunks",
+            ),
             response("<http://e.com/d>", "200 OK\r\nContent-Encoding: gzip\r\nLast-Modified: then", ""),
             record(
                 "WARC-Type: resource\r\nWARC-Target-URI: http://e.com/e\r\nContent-Type: image/png\r\n",
@@ -354,13 +391,14 @@ mod tests {
             [
                 ("http://e.com/a", "first\n"),
                 ("http://e.com/b", "abcde"),
+                ("http://e.com/2", "no chunks"),
                 ("http://e.com/d", ""),
                 ("http://e.com/e", "png\r\n\r\n")
             ]
         );
         assert_eq!(found[0].1.media.as_deref(), Some("text/plain"));
-        assert_eq!((found[2].1.encoding.as_deref(), found[2].1.last_modified.as_deref()), (Some("gzip"), Some("then")));
-        assert_eq!(found[3].1.media.as_deref(), Some("image/png"));
+        assert_eq!((found[3].1.encoding.as_deref(), found[3].1.last_modified.as_deref()), (Some("gzip"), Some("then")));
+        assert_eq!(found[4].1.media.as_deref(), Some("image/png"));
         // Cut anywhere, it is either whole so far or known to be cut.
         for end in 0..file.len() {
             let (so_far, result) = read(&file.as_bytes()[..end]);

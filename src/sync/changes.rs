@@ -399,7 +399,13 @@ fn apply(
     }
     let mut feeds = Vec::new();
     let mut gap = None;
+    // A document that gives no interval, and tells of nothing, says nothing of what is missing.
+    let mut tells = plan.left.is_empty();
     for Left { mut feed, documents, failure, hole, until } in plan.left {
+        tells |= documents.iter().any(|(document, survey)| {
+            let about = &document.about;
+            survey.entries > 0 || !about.by_lastmod || about.from.is_some()
+        });
         let known = feed.read.clone();
         let mut failure = failure.map(|error| error.to_string());
         for (document, survey) in &documents {
@@ -467,7 +473,8 @@ fn apply(
             ));
             SetState::Gap
         }
-        (None, SetState::Gap) => SetState::Complete,
+        (None, SetState::Gap) if tells => SetState::Complete,
+        // As it was before a list was looked at that is no newer.
         (_, state) => state,
     };
     transaction.followed(set.id, state, plan.how, &plan.why)?;

@@ -129,7 +129,9 @@ async fn alone(engine: &Arc<Engine>, set: &SetRow, url: &str) -> Result<Listed, 
     let (length, validators) = match engine.client.ask(url, &asked).await {
         Ok(answer) => (answer.length(), answer.validators()),
         // Some servers know no HEAD; how large it is shows when it is read.
-        Err(error) if matches!(error.trouble, Trouble::Status { code: 405 | 501, .. }) => Default::default(),
+        Err(error) if matches!(error.trouble, Trouble::Status { code: 400 | 401 | 403 | 405 | 501, .. }) => {
+            Default::default()
+        }
         Err(error) => return Err(error),
     };
     let tells = [validators.etag, validators.last_modified];
@@ -409,8 +411,24 @@ fn manifest_row(package: &PackageRow, document: &Spooled) -> DocumentRow {
     }
 }
 
-/// The manifest that lies in a package.
+/// The manifest that lies in a package, or in what took its place meanwhile.
 async fn inner_manifest(
+    engine: &Arc<Engine>,
+    package: &Arc<Package>,
+    row: &PackageRow,
+    patient: bool,
+    capability: Capability,
+) -> Result<Spooled, SourceError> {
+    match manifest_in(engine, package, row, patient, capability).await {
+        Err(error) if package.has_left() => match engine.packages.get(row.id) {
+            Some(package) => manifest_in(engine, &package, row, patient, capability).await,
+            None => Err(error),
+        },
+        found => found,
+    }
+}
+
+async fn manifest_in(
     engine: &Arc<Engine>,
     package: &Arc<Package>,
     row: &PackageRow,

@@ -252,6 +252,10 @@ impl Walk<'_> {
 
     /// Whether a list reaches back to what is in the tree.
     fn reaches_back(&self, about: &About) -> bool {
+        if about.by_lastmod && about.from.is_none() && about.oldest.is_none() && about.prev.is_some() {
+            // It tells of nothing; what is before it may.
+            return self.covered.is_none();
+        }
         about.from.or(about.oldest).is_none_or(|from| self.covered.is_none_or(|covered| from <= covered))
     }
 
@@ -295,7 +299,7 @@ impl Walk<'_> {
             }
             match self.bringer.get(&url, 1, None).await {
                 Ok(Got::List(document)) => {
-                    let reaches = document.about.oldest.is_none_or(|first| self.covered.is_none_or(|at| first <= at));
+                    let reaches = document.about.oldest.is_some_and(|first| self.covered.is_none_or(|at| first <= at));
                     prev = document.about.prev.clone().filter(|_| !reaches);
                     self.documents.insert(0, *document);
                     if reaches {
@@ -312,10 +316,6 @@ impl Walk<'_> {
                     break;
                 }
             }
-        }
-        // The first time, all that happened since the list may be told; later, the change that was read last should be.
-        if let Some(first) = self.documents.first_mut().filter(|_| self.feed.cursor.is_some()) {
-            first.about.from = first.about.oldest;
         }
         Ok(())
     }
@@ -463,7 +463,12 @@ impl Walk<'_> {
         }
     }
 
-    fn finish(self) -> Chain {
+    fn finish(mut self) -> Chain {
+        // The first time, all that happened since the list may be told; later, the change that was read last should be.
+        let oldest = self.documents.iter().filter_map(|document| document.about.oldest).min();
+        if let Some(first) = self.documents.first_mut().filter(|_| self.feed.cursor.is_some()) {
+            first.about.from = first.about.from.or(oldest);
+        }
         let mut covered = self.covered;
         let mut hole = None;
         for document in &self.documents {

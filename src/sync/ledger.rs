@@ -259,7 +259,7 @@ impl Ledger {
     pub(super) async fn package_renewed(&self, package: i64) -> Result<(), SyncError> {
         self.step(move |writer| {
             let transaction = writer.begin(true)?;
-            transaction.package_gone(package, true)?;
+            transaction.package_renewed(package)?;
             let changes = transaction.commit()?;
             Ok((writer.stored_bytes()?, changes))
         })

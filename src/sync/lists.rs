@@ -404,8 +404,14 @@ pub(super) fn resource(
     at: Datetime,
     warnings: &mut Warnings,
 ) -> Option<Record> {
-    let gone = facts.change == Some(Change::Deleted) && facts.datetime.is_none_or(|when| when <= Datetime::now());
-    if gone { None } else { record(mapper, document, entry, facts, at, warnings) }
+    match (facts.change, facts.datetime) {
+        (Some(Change::Deleted), Some(when)) if when > Datetime::now() => {
+            let facts = Facts { datetime: None, change: None, ..facts.clone() };
+            record(mapper, document, entry, &facts, at, warnings)
+        }
+        (Some(Change::Deleted), _) => None,
+        _ => record(mapper, document, entry, facts, at, warnings),
+    }
 }
 
 /// What an entry of a document says of a resource; `None`, with a warning, if its URI can have no path, is longer than is

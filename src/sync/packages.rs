@@ -463,8 +463,8 @@ impl Packages {
         let came = part(&self.client, &package.parts, &package.file, &wanted).await;
         match &came {
             Err(error) if matches!(error.trouble, Trouble::NoRanges) => locked(&package.known).ranges = Some(false),
-            Ok(()) => locked(&package.known).ranges = Some(true),
-            Err(_) => {}
+            Ok(()) if !package.is_recast() => locked(&package.known).ranges = Some(true),
+            Ok(()) | Err(_) => {}
         }
         came
     }

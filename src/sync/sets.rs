@@ -129,7 +129,12 @@ async fn one(
             Err(error) => return Err(error),
         }
     }
-    let row = reload(engine, row)?;
+    // What was missing is missing still, where no newer list was read, and nothing tells of it.
+    let was_gap = row.state == SetState::Gap && edition.is_none();
+    let mut row = reload(engine, row)?;
+    if was_gap && row.state == SetState::Complete {
+        row.state = SetState::Gap;
+    }
     if !offers_changes {
         summary.partial |= gone::without(engine, &row, known, edition).await?;
         return Ok(Some(summary));

@@ -249,6 +249,10 @@ impl<'s, 'w> Step<'s, 'w> {
     ) -> Option<(Record, How)> {
         let mut record = lists::record(self.mapper, document, entry, facts, moment, warnings)?;
         record.begin = moment;
+        if facts.change == Some(Change::Deleted) && entry.md.get("expires").is_some() && moment > Datetime::now() {
+            warnings.push(entry.line, "it says that it will be deleted; that is for when it is");
+            return None;
+        }
         let kind = facts.change.unwrap_or_else(|| {
             warnings.push(entry.line, "an entry that does not say what changed; taken as updated");
             Change::Updated

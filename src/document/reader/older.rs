@@ -72,6 +72,27 @@ impl Older {
     }
 }
 
+/// What relations of the draft of 2012 begin with.
+const OURS: &str = "http://www.openarchives.org/rs/";
+/// Names that mean something in `rs:md`: a category that is called so is none of it.
+const MEANT: [&str; 15] = [
+    "hash",
+    "length",
+    "type",
+    "encoding",
+    "path",
+    "change",
+    "datetime",
+    "expires",
+    "protocol",
+    "capability",
+    "at",
+    "from",
+    "until",
+    "modified",
+    "preferred",
+];
+
 /// What stands between values of one name, in a form that repeats an element.
 fn between(name: &str) -> char {
     if name == "hash" { ' ' } else { '\n' }
@@ -101,14 +122,27 @@ impl Reader<'_> {
         self.head.kind = Kind::UrlSet;
         self.head.dialect = Dialect::DLib2013;
         let attributes = self.attributes(start, 1)?;
-        for (name, value) in self.own(attributes).iter() {
-            match name {
-                "type" | "rstype" => self.head.md.push(Cow::Borrowed("capability"), capability(value)),
-                "modified" => self.head.md.push(Cow::Borrowed("modified"), value),
-                _ => {}
-            }
+        let ours = self.ours(&attributes, "type").map(str::to_owned);
+        let kind = ours.or_else(|| attributes.get("rstype").map(str::to_owned)).unwrap_or_default();
+        if Capability::from_name(capability(&kind)).is_none() {
+            // A feed of news, for one.
+            return Ok(false);
+        }
+        self.head.md.push(Cow::Borrowed("capability"), capability(&kind));
+        if let Some(modified) = attributes.get("modified") {
+            self.head.md.push(Cow::Borrowed("modified"), modified);
         }
         Ok(true)
+    }
+
+    /// The value of an attribute of our namespace.
+    fn ours<'v>(&self, attributes: &'v Attributes, name: &str) -> Option<&'v str> {
+        let is_ours = |(key, _): &(&str, &str)| {
+            key.split_once(':').is_some_and(|(prefix, local)| {
+                local == name && matches!(self.scope.resolve(prefix), Some(Namespace::Terms | Namespace::DLib))
+            })
+        };
+        attributes.iter().find(is_ours).map(|(_, value)| value)
     }
 
     /// What an attribute of the root of a sitemap says: `rs:type` (0.1, 5.1).
@@ -116,9 +150,9 @@ impl Reader<'_> {
         if attributes.is_empty() {
             return;
         }
-        if let Some(kind) = self.own(attributes).get("type") {
+        if let Some(kind) = self.ours(&attributes, "type").map(|kind| capability(kind).to_owned()) {
             self.head.dialect = Dialect::V0_1;
-            self.head.md.push(Cow::Borrowed("capability"), capability(kind));
+            self.head.md.push(Cow::Borrowed("capability"), &kind);
         }
     }
 
@@ -151,22 +185,32 @@ impl Reader<'_> {
     ) {
         match (namespace, local) {
             (Namespace::Xhtml, _) if matches!(self.head.dialect, Dialect::Sitemap | Dialect::V0_1) => {
-                self.head.dialect = Dialect::V0_1;
                 let own = self.own(attributes);
+                // Sitemaps of today have links of XHTML, too.
+                let is_ours = match local {
+                    "meta" => is_modified(&own),
+                    "link" => own.get("protocol").is_some() || own.get("rel").is_some_and(|rel| rel.contains(OURS)),
+                    _ => false,
+                };
+                if is_ours {
+                    self.head.dialect = Dialect::V0_1;
+                }
                 match local {
-                    "link" => self.head_link(own, place.line),
-                    "meta" if is_modified(&own) && self.head.md.get("modified").is_none() => {
+                    "link" if self.head.dialect == Dialect::V0_1 => self.head_link(own, place.line),
+                    "meta" if is_ours && self.head.md.get("modified").is_none() => {
                         let value = own.get("content").unwrap_or_default();
                         self.head.md.push(Cow::Borrowed("modified"), value);
                     }
                     _ => {}
                 }
             }
-            (Namespace::Atom, "link") => {
+            (Namespace::Atom, "link") if self.form == Form::Atom => {
                 let own = self.own(attributes);
                 self.head_link(own, place.line);
             }
-            (Namespace::Atom, "updated") => self.begin_text(Field::Older(Older::Modified)),
+            (Namespace::Atom, "updated") if self.form == Form::Atom => {
+                self.begin_text(Field::Older(Older::Modified));
+            }
             // As the figure has it, what follows an item is about that one.
             (_, "link") if self.form == Form::Resync => {
                 let own = self.own(attributes);
@@ -211,8 +255,23 @@ impl Reader<'_> {
             }
         }
         let step = self.give_held();
+        // Each has the room of an entry.
+        self.xml.get_mut().mark(false);
+        self.said = 0;
         self.entry = Some(entry);
         Ok(step)
+    }
+
+    /// An entry is whole: one that has expired, and says nothing else of when it changed, was deleted (0.1, 3.1.2).
+    pub(super) fn end_older_entry(&mut self) {
+        self.said = 0;
+        if let Some(entry) = self.entry.as_mut()
+            && entry.lastmod.is_none()
+            && entry.md.get("change").is_none()
+            && entry.md.get("expires").is_some()
+        {
+            entry.md.push(Cow::Borrowed("change"), "deleted");
+        }
     }
 
     /// Gives out the item that was held for the links that might follow it.
@@ -262,12 +321,14 @@ impl Reader<'_> {
             }
             (Namespace::Xhtml, "meta") if dialect == Dialect::V0_1 => {
                 let attributes = self.attributes(start, place.line)?;
-                if let (Some(name), Some(value)) = (attributes.get("name"), attributes.get("content")) {
+                if let (Some(name), Some(value)) = (attributes.get("name"), attributes.get("content"))
+                    && !MEANT.contains(&name)
+                {
                     self.say(name, value);
                 }
             }
-            (Namespace::Atom, "updated") => self.begin_text(Field::LastMod),
-            (Namespace::Atom, "link" | "content") => {
+            (Namespace::Atom, "updated") if self.form == Form::Atom => self.begin_text(Field::LastMod),
+            (Namespace::Atom, "link" | "content") if self.form == Form::Atom => {
                 let attributes = self.attributes(start, place.line)?;
                 self.atom(local, attributes, place);
             }
@@ -292,15 +353,14 @@ impl Reader<'_> {
         if self.head.dialect == Dialect::V1_1 || attributes.is_empty() {
             return Ok(());
         }
-        let own = self.own(attributes);
         let said = match field {
-            Field::Loc => own.get("protocol").map(|protocol| ("protocol", protocol)),
-            Field::LastMod => own.get("type").map(|kind| ("change", kind)),
+            Field::Loc => self.ours(&attributes, "protocol").map(|protocol| ("protocol", protocol.to_owned())),
+            Field::LastMod => self.ours(&attributes, "type").map(|kind| ("change", kind.to_owned())),
             _ => None,
         };
         if let Some((name, value)) = said {
             self.head.dialect = Dialect::V0_1;
-            self.say(name, value);
+            self.say(name, &value);
         }
         Ok(())
     }
@@ -328,9 +388,13 @@ impl Reader<'_> {
 
     /// Notes of the entry what `rs:md` would say.
     fn say(&mut self, name: &str, value: &str) {
-        if let Some(entry) = self.entry.as_mut() {
-            entry.md.add(names::attribute(name), value, between(name));
+        let Some(entry) = self.entry.as_mut() else { return };
+        if self.said >= self.limits.attributes {
+            self.warnings.push(entry.line, "more is said of the entry than is allowed; ignored");
+            return;
         }
+        self.said += 1;
+        entry.md.add(names::attribute(name), value, between(name));
     }
 
     /// Puts the text of an element to what is said of the entry, or of the document.
@@ -350,10 +414,8 @@ impl Reader<'_> {
                 let written = hashes.iter().next().map_or(written, ToString::to_string);
                 self.say(field.name(), &written);
             }
-            Older::Expires => {
-                self.say(field.name(), value);
-                self.say("change", "deleted");
-            }
+            // Beside a time of modification, it says until when that is good.
+            Older::Expires => self.say(field.name(), value),
             _ => self.say(field.name(), value),
         }
         self.text = text;

@@ -315,8 +315,10 @@ impl Packages {
             ));
         }
         package.doubtful.store(doubtful, Ordering::Release);
-        if let Some(kind) = recast::kind(&package.file) {
-            self.recast(package, kind).await?;
+        if let Some(kind) = recast::kind(&package.file)
+            && self.recast(package, kind, doubtful).await?
+        {
+            return Ok(());
         }
         package.whole.store(true, Ordering::Release);
         tracing::debug!(url = package.url, bytes = total, doubtful, "a package is here");
@@ -325,45 +327,52 @@ impl Packages {
         self.store.forget_package_notes(package.id).map_err(disk)
     }
 
-    /// Writes what came anew, as a package that can be read in place.
-    async fn recast(&self, package: &Arc<Package>, kind: recast::Kind) -> Result<()> {
+    /// Writes what came anew, as a package that can be read in place: in a file of its own, so that what still comes of the
+    /// server's goes into the old one. False if it cannot be, now or later.
+    async fn recast(&self, package: &Arc<Package>, kind: recast::Kind, doubtful: bool) -> Result<bool> {
         let failed = |trouble| SourceError::new(&package.url, trouble);
         let disk = |error: std::io::Error| failed(Trouble::Disk(error.to_string()));
         self.begin_recast(package).await?;
-        // What is noted of it is of other bytes from here on: a process that ends before all is written begins anew.
-        self.store.forget_package_notes(package.id).map_err(disk)?;
         let (own, store, bounds) = (Arc::clone(package), Arc::clone(&self.store), self.bounds);
-        let work = tokio::task::spawn_blocking(move || -> std::result::Result<_, recast::Unfit> {
-            let mut made = recast::recast(&own.file, kind, &store, &bounds)?;
-            std::io::Seek::rewind(&mut made.file)?;
-            store.check_room(made.size)?;
-            let mut file = &*own.file;
-            file.set_len(0)?;
-            std::io::Seek::rewind(&mut file)?;
-            std::io::copy(&mut made.file, &mut file)?;
-            Ok((made.size, made.resources, made.damaged))
-        });
-        let made = work.await.map_err(|error| disk(std::io::Error::other(error)))?;
-        let (size, resources, damaged) = match made {
+        let work = tokio::task::spawn_blocking(move || recast::recast(&own.file, kind, &store, &bounds, !doubtful));
+        let made = match work.await.map_err(|error| disk(std::io::Error::other(error)))? {
             Ok(made) => made,
-            Err(recast::Unfit::Io(error)) if error.kind() == std::io::ErrorKind::StorageFull => {
-                return Err(disk(error));
-            }
+            Err(error) if error.passes() => return Err(disk(std::io::Error::other(error))),
             Err(error) => {
                 // The same bytes would come to the same end: they stay, and whoever looks into them finds no package.
                 self.status.error(&format!("{}: {error}", package.url));
-                return self.recast_to(package, package.file.metadata().map_err(disk)?.len()).await;
+                return self.recast_to(package, package.total().unwrap_or(0)).await.map(|()| false);
             }
         };
-        if damaged > 0 {
-            self.status.error(&format!("{}: {damaged} records are not what their digests say; not used", package.url));
+        if made.damaged > 0 {
+            self.status.error(&format!(
+                "{}: {} records are not what their digests say, or cannot be read; not used",
+                package.url, made.damaged
+            ));
         }
-        tracing::info!(url = package.url, resources, bytes = size, "a WARC file was written as a package");
-        self.recast_to(package, size).await
+        // From here on nobody notes anything of the old file; a process that ends before the new one is known begins anew.
+        let looking = package.looking.lock().await;
+        if package.gone.swap(true, Ordering::AcqRel) {
+            return Err(failed(Trouble::Changed));
+        }
+        self.store.forget_package_notes(package.id).map_err(disk)?;
+        self.store.replace_package(package.id, made.file).map_err(disk)?;
+        self.recast_to(package, made.size).await?;
+        let noted = self.ledger.package_has(package.id, made.size, true, doubtful).await;
+        noted.map_err(|error| failed(Trouble::Disk(error.to_string())))?;
+        self.files.close(&[Stored::Package(package.id)]);
+        drop(looking);
+        package.parts.progress();
+        tracing::info!(
+            url = package.url,
+            resources = made.resources,
+            bytes = made.size,
+            "a WARC file was written as a package"
+        );
+        Ok(true)
     }
 
     async fn recast_to(&self, package: &Package, size: u64) -> Result<()> {
-        locked(&package.known).total = Some(size);
         let noted = self.ledger.package_recast(package.id, Some(size)).await;
         noted.map_err(|error| SourceError::new(&package.url, Trouble::Disk(error.to_string())))
     }

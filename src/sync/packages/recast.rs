@@ -15,6 +15,7 @@ use flate2::read::MultiGzDecoder;
 use md5::Md5;
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
+use tempfile::NamedTempFile;
 use zip::CompressionMethod;
 use zip::write::{SimpleFileOptions, ZipWriter};
 
@@ -43,6 +44,24 @@ pub(super) enum Unfit {
     Io(#[from] io::Error),
 }
 
+impl Unfit {
+    /// Whether the same file may be fit another time: what was wrong is not in it.
+    pub(super) fn passes(&self) -> bool {
+        match self {
+            Self::Warc(WarcError::Io(error)) | Self::Io(error) | Self::Zip(zip::result::ZipError::Io(error)) => {
+                !is_of_content(error)
+            }
+            Self::Warc(_) | Self::Beyond(_) | Self::Zip(_) => false,
+        }
+    }
+}
+
+/// Whether an error is of what was read, and not of the reading.
+fn is_of_content(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
+    matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof)
+}
+
 /// What a file that is no ZIP package begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -64,26 +83,45 @@ pub(super) fn kind(file: &File) -> Option<Kind> {
 /// What came of it.
 pub(super) struct Recast {
     /// The package.
-    pub(super) file: File,
+    pub(super) file: NamedTempFile,
     pub(super) size: u64,
     pub(super) resources: u64,
     /// Records whose bytes are not what they say.
     pub(super) damaged: u64,
 }
 
-/// Writes a WARC file as a package.
-pub(super) fn recast(file: &File, kind: Kind, store: &Store, bounds: &Bounds) -> Result<Recast, Unfit> {
+/// Writes a WARC file as a package. `sound`: the file is what its dump says; if it is not, the digests of its records are all
+/// that there is to believe.
+pub(super) fn recast(file: &File, kind: Kind, store: &Store, bounds: &Bounds, sound: bool) -> Result<Recast, Unfit> {
     let length = file.metadata()?.len();
     let mut input = file;
     input.seek(SeekFrom::Start(0))?;
     let input = BufReader::with_capacity(256 << 10, input);
     let most = length.saturating_mul(bounds.unfolded).saturating_add(FREE);
     match kind {
-        Kind::Plain => Work::new(store, bounds, most)?.write(Records::new(input), CompressionMethod::Stored),
+        Kind::Plain => Work::new(store, bounds, most, sound)?.write(Records::new(input), CompressionMethod::Stored),
         Kind::Gzip => {
-            let unfolded = BufReader::with_capacity(256 << 10, MultiGzDecoder::new(input));
-            Work::new(store, bounds, most)?.write(Records::new(unfolded), CompressionMethod::Deflated)
+            let unfolded = Bounded { bytes: MultiGzDecoder::new(input), left: most };
+            let unfolded = BufReader::with_capacity(256 << 10, unfolded);
+            Work::new(store, bounds, most, sound)?.write(Records::new(unfolded), CompressionMethod::Deflated)
         }
+    }
+}
+
+/// What unfolds to no more than so much.
+struct Bounded<B> {
+    bytes: B,
+    left: u64,
+}
+
+impl<B: Read> Read for Bounded<B> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let count = self.bytes.read(out)?;
+        let left = self.left.checked_sub(count as u64);
+        self.left = left.ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidData, "it unfolds to more than limit_unfolded allows")
+        })?;
+        Ok(count)
     }
 }
 
@@ -101,10 +139,11 @@ struct Work<'s> {
     /// When the first record was written.
     at: Option<String>,
     damaged: u64,
+    sound: bool,
 }
 
 impl<'s> Work<'s> {
-    fn new(store: &'s Store, bounds: &'s Bounds, most: u64) -> Result<Self, Unfit> {
+    fn new(store: &'s Store, bounds: &'s Bounds, most: u64, sound: bool) -> Result<Self, Unfit> {
         Ok(Self {
             store,
             bounds,
@@ -115,36 +154,59 @@ impl<'s> Work<'s> {
             keys: RandomState::new(),
             at: None,
             damaged: 0,
+            sound,
         })
     }
 
     fn write(mut self, mut records: Records<impl io::BufRead>, method: CompressionMethod) -> Result<Recast, Unfit> {
-        let mut zip = ZipWriter::new(self.store.spool()?.into_file());
+        let mut zip = ZipWriter::new(self.store.spool()?);
         let options = SimpleFileOptions::default().compression_method(method);
         let mut number = 0;
         while let Some(record) = records.next_record()? {
-            let Some(payload) = records.payload(&record)? else { continue };
+            let payload = match records.payload(&record) {
+                Ok(Some(payload)) => payload,
+                Ok(None) => continue,
+                // What is wrong within one record says nothing of the next.
+                Err(WarcError::Damaged(why)) => {
+                    tracing::debug!(uri = record.uri, why, "a record is not used");
+                    self.damaged += 1;
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let uri = record.uri.as_deref().unwrap_or_default();
             // What the package itself says of its resources is said of them by their records.
-            if record.uri.as_deref().is_some_and(|uri| uri.ends_with(MANIFEST)) {
+            let is_manifest = record.kind == "resource" && uri.rsplit('/').next() == Some(MANIFEST);
+            if is_manifest || !(uri.starts_with("http://") || uri.starts_with("https://")) {
                 continue;
             }
             number += 1;
             if number >= self.bounds.members {
                 return Err(bounds::MEMBERS.passed("the number of its members", self.bounds).into());
             }
-            zip.start_file(format!("{number:0DIGITS$}"), options.large_file(record.length >= u64::from(u32::MAX)))?;
+            let large = record.length >= u64::from(u32::MAX) || payload.is_gzip();
+            zip.start_file(format!("{number:0DIGITS$}"), options.large_file(large))?;
             let digest = record.digest.as_deref();
             let mut raw = Sums::default();
             let bytes = records.bytes(&payload, |bytes| {
                 if digest.is_some() {
-                    raw.update(bytes)
+                    raw.update(bytes);
                 }
             });
             let mut coded = Tee { bytes, sums: Sums::default(), on: digest.is_some() };
             let sums = match payload.is_gzip() {
                 // What was asked for in another coding than the one that it has by itself.
-                true => self.body(MultiGzDecoder::new(&mut coded), &mut zip)?,
-                false => self.body(&mut coded, &mut zip)?,
+                true => self.body(MultiGzDecoder::new(&mut coded), &mut zip),
+                false => self.body(&mut coded, &mut zip),
+            };
+            let sums = match sums {
+                Ok(sums) => sums,
+                Err(Unfit::Io(error)) if is_of_content(&error) => {
+                    self.damaged += 1;
+                    zip.abort_file()?;
+                    continue;
+                }
+                Err(error) => return Err(error),
             };
             let coded = coded.sums;
             // Writers differ in what they call the payload.
@@ -158,8 +220,8 @@ impl<'s> Work<'s> {
         let (resources, damaged) = (self.last.len() as u64, self.damaged);
         zip.start_file(MANIFEST, options.compression_method(CompressionMethod::Deflated))?;
         self.manifest(&mut zip)?;
-        let mut file = zip.finish()?;
-        let size = file.seek(SeekFrom::End(0))?;
+        let file = zip.finish()?;
+        let size = file.as_file().metadata()?.len();
         Ok(Recast { file, size, resources, damaged })
     }
 
@@ -196,14 +258,17 @@ impl<'s> Work<'s> {
         let attribute = |name: &str, value: Option<&str>| {
             value.map(|value| format!(" {name}=\"{}\"", escaped(value))).unwrap_or_default()
         };
+        // Of bytes that nobody vouches for, a digest would say no more than what they are.
+        let known = self.sound || record.digest.is_some();
+        let hashes = if known { format!(" hash=\"{}\"", sums.clone().hashes()) } else { String::new() };
         let lastmod = payload.last_modified.as_deref().and_then(|text| httpdate::parse_http_date(text).ok());
         let lastmod = lastmod.and_then(|time| jiff::Timestamp::try_from(time).ok());
         writeln!(
             self.entries,
-            "{number} <url><loc>{}</loc>{}<rs:md hash=\"{}\" length=\"{}\"{}{} path=\"{number:0DIGITS$}\"/></url>",
+            "{number} <url><loc>{}</loc>{}<rs:md{} length=\"{}\"{}{} path=\"{number:0DIGITS$}\"/></url>",
             escaped(uri),
             lastmod.map(|time| format!("<lastmod>{time}</lastmod>")).unwrap_or_default(),
-            sums.clone().hashes(),
+            hashes,
             sums.length,
             attribute("type", payload.media.as_deref()),
             attribute("encoding", payload.encoding.as_deref().filter(|_| !payload.is_gzip())),
