@@ -444,7 +444,7 @@ impl Pushing {
         let time =
             format!("2012-08-09T{:02}:{:02}:{:02}Z", self.second / 3600, self.second / 60 % 60, self.second % 60);
         let known = self.draft.content.contains_key(&path);
-        let entry = if known && random / 13 % 4 == 0 {
+        let entry = if known && (random / 13).is_multiple_of(4) {
             self.draft.delete(&path);
             format!("<url><loc>http://example.com{path}</loc><expires>{time}</expires></url>")
         } else {
