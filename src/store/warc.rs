@@ -1,7 +1,7 @@
 //! WARC files (ISO 28500): the records of one, from the first to the last, with what was served of each resource.
 //!
 //! Compressed or not, the file is read as a stream; no more than the head of one record is held. What a head says is bounded
-//! by [`HEAD`], and what a body unfolds to by whoever reads it.
+//! by 64 KiB, and what a body unfolds to by whoever reads it.
 
 use std::io::{self, BufRead, Read};
 
