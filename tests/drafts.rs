@@ -606,3 +606,71 @@ fn what_will_expire_is_there_until_then() {
     mirror.refreshed();
     agrees(&mirror, &draft, "changed");
 }
+
+#[test]
+fn what_a_change_list_does_not_reach_back_to_its_archive_does() {
+    use support::{capability, document, entry_of, resource_list};
+    let mut draft = Draft::start();
+    let server_url = draft.server.url("");
+    for n in 0..6 {
+        draft.put(&format!("/{n}"), "first", false);
+    }
+    let entries: String =
+        draft.content.iter().map(|(path, (body, _))| entry_of(&format!("{server_url}{path}"), body)).collect();
+    let offers = ["resourcelist", "changelist", "changelist-archive"];
+    let offers: String = offers.map(|name| capability(&format!("{server_url}/{name}.xml"), name)).concat();
+    draft.server.file(
+        "/.well-known/resourcesync",
+        document("description", "", "", &capability(&format!("{server_url}/capabilitylist.xml"), "capabilitylist")),
+    );
+    draft.server.file("/capabilitylist.xml", document("capabilitylist", "", "", &offers));
+    draft.server.file("/resourcelist.xml", resource_list("2013-01-01T00:00:00Z", &entries));
+    let list = |day: u32, until: Option<u32>, changes: &str| {
+        let until = until.map(|until| format!(" until=\"2013-01-{until:02}T00:00:00Z\"")).unwrap_or_default();
+        document("changelist", &format!("from=\"2013-01-{day:02}T00:00:00Z\"{until}"), "", changes)
+    };
+    let archive = |days: &[u32]| {
+        let parts: String = days
+            .iter()
+            .map(|day| {
+                let md = format!(
+                    "capability=\"changelist\" from=\"2013-01-{day:02}T00:00:00Z\" until=\"2013-01-{:02}T00:00:00Z\"",
+                    day + 1
+                );
+                support::entry(&format!("{server_url}/archive/{day}.xml"), &md)
+            })
+            .collect();
+        document("changelist-archive", "from=\"2013-01-01T00:00:00Z\"", "", &parts)
+    };
+    draft.server.file("/changelist-archive.xml", archive(&[]));
+    draft.server.file("/changelist.xml", list(1, None, ""));
+    let mirror = Mirror::mount(&draft.server.url("/"), "poll=0,content=all");
+    agrees(&mirror, &draft, "day 1");
+    // Four days later, each with a list of its own; the current one begins with the fifth.
+    let day_of = |draft: &mut Draft, n: u32| {
+        draft.put(&format!("/{n}"), &format!("changed on day {n}"), false);
+        let body = &draft.content[&format!("/{n}")].0;
+        let md = format!("change=\"updated\" datetime=\"2013-01-{n:02}T12:00:00Z\" {}", support::facts_of(body));
+        support::entry(&format!("{server_url}/{n}"), &md)
+    };
+    for n in 1..5 {
+        let changes = day_of(&mut draft, n);
+        draft.server.file(&format!("/archive/{n}.xml"), list(n, Some(n + 1), &changes));
+    }
+    draft.server.file("/changelist-archive.xml", archive(&[1, 2, 3, 4]));
+    let changes = day_of(&mut draft, 5);
+    draft.server.file("/changelist.xml", list(5, None, &changes));
+    let lists = draft.server.count("/resourcelist.xml");
+    mirror.refreshed();
+    agrees(&mirror, &draft, "day 5");
+    assert_eq!(mirror.status()["state"], "complete", "{:#}", mirror.status());
+    assert_eq!(draft.server.count("/resourcelist.xml"), lists, "the list was read, where changes were told");
+    let versions: Vec<serde_json::Value> =
+        serde_json::from_str(&output(&["log", "--json", &mirror.path("2").to_string_lossy()])).unwrap();
+    assert_eq!(versions[0]["begin"], "2013-01-02T12:00:00Z");
+    // An archive that does not reach back either leaves a gap.
+    let changes = day_of(&mut draft, 1);
+    draft.server.file("/changelist.xml", list(9, None, &changes.replace("01-01", "01-09")));
+    mirror.refresh();
+    assert_eq!(mirror.status()["state"], "gap");
+}

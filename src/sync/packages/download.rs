@@ -355,13 +355,18 @@ impl Packages {
         if package.gone.swap(true, Ordering::AcqRel) {
             return Err(failed(Trouble::Changed));
         }
-        self.store.forget_package_notes(package.id).map_err(disk)?;
-        self.store.replace_package(package.id, made.file).map_err(disk)?;
-        self.recast_to(package, made.size).await?;
-        let noted = self.ledger.package_has(package.id, made.size, true, doubtful).await;
-        noted.map_err(|error| failed(Trouble::Disk(error.to_string())))?;
+        let replaced = async {
+            self.store.forget_package_notes(package.id).map_err(disk)?;
+            self.store.replace_package(package.id, made.file).map_err(disk)?;
+            self.recast_to(package, made.size).await?;
+            let noted = self.ledger.package_has(package.id, made.size, true, doubtful).await;
+            noted.map_err(|error| failed(Trouble::Disk(error.to_string())))
+        };
+        let replaced = replaced.await;
+        // Whatever came of it, whoever asks next looks at what is there.
         self.files.close(&[Stored::Package(package.id)]);
         drop(looking);
+        replaced?;
         package.parts.progress();
         tracing::info!(
             url = package.url,
