@@ -585,7 +585,7 @@ impl Transaction<'_> {
     }
 
     /// An earlier version of the same bytes, whose content is still here.
-    fn same_bytes_before(&self, names: Names, record: &Record) -> Result<Option<i64>> {
+    pub(super) fn same_bytes_before(&self, names: Names, record: &Record) -> Result<Option<i64>> {
         if record.hashes.is_empty() {
             return Ok(None);
         }

@@ -8,7 +8,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::{CatalogError, ROOT};
 
 /// Each step brings a database of that number to the next; a new one goes through all of them.
-const STEPS: [&str; 7] = ["
+const STEPS: [&str; 8] = ["
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
     -- A set of resources: one Capability List, or one list where there is none.
@@ -268,6 +268,20 @@ const STEPS: [&str; 7] = ["
     -- Of a file 1, if the filter leaves it out; of a directory, how many live names in it are not shown.
     ALTER TABLE name ADD COLUMN hidden INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE rset ADD COLUMN left_out INTEGER NOT NULL DEFAULT 0; -- how many of its resources are not shown
+", "
+    -- When a complete list was made that is known.
+    CREATE TABLE snapshot (rset INTEGER NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (rset, at)) WITHOUT ROWID;
+    INSERT INTO snapshot SELECT id, at FROM rset WHERE at IS NOT NULL;
+
+    -- A document of an archive that is in the history.
+    CREATE TABLE archived (
+        rset INTEGER NOT NULL,
+        url TEXT NOT NULL,
+        capability TEXT NOT NULL,
+        begin INTEGER,                  -- when its snapshot, or its interval, began
+        failure TEXT,                   -- why not all of it is
+        PRIMARY KEY (rset, url)
+    ) WITHOUT ROWID;
 "];
 
 /// The size of a page in bytes. With 4 KiB, 3.77 million rows took a tenth longer to write; with 16 KiB a twentieth less,

@@ -318,6 +318,11 @@ impl Tree {
         Ok(())
     }
 
+    /// Something lay in a name.
+    pub(super) fn was_directory(&mut self, connection: &Connection, row: NameRow, rset: i64) -> Result<()> {
+        if row.version.is_none() && row.live == 0 { self.keep_history(connection, row, rset) } else { Ok(()) }
+    }
+
     /// A name in which something lies, or lay, has its own resource, if there is one, under `@self`: then also
     /// where nothing is left in it.
     pub(super) fn ensure_self(&mut self, connection: &Connection, name: i64, rset: i64) -> Result<()> {

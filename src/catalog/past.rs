@@ -1,0 +1,654 @@
+//! What archives tell, brought into the versions of resources (Archives, 3 to 6).
+//!
+//! When anything was in force, [`timeline`](super::timeline) says; here it is read from the rows and written into them. What is
+//! in force today is not touched but for when it began: neither names nor counts of the current tree change. A resource that is
+//! only of the past has a name without a current version, as one that was deleted has.
+
+use std::collections::HashMap;
+
+use rusqlite::params;
+
+use super::changes::{How, Names};
+use super::mementos::resource_of;
+use super::record::{Extra, Record};
+use super::timeline::{Facts, Origin, Span, Timeline};
+use super::transaction::{NOBODY, Transaction};
+use super::tree::{Numbers, Tree};
+use super::{CatalogError, Reader};
+use crate::document::{Capability, Change, Datetime, Hashes};
+use crate::path::SELF;
+
+type Result<T> = std::result::Result<T, CatalogError>;
+
+/// How many names are looked at in one go.
+const PAGE: i64 = 20_000;
+
+/// A document of an archive that is in the history, or cannot be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArchivedRow {
+    /// Where it is.
+    pub url: String,
+    /// Of what it is an archive.
+    pub capability: Capability,
+    /// When its snapshot, or its interval, began.
+    pub begin: Option<Datetime>,
+    /// Why not all of it is in the history.
+    pub failure: Option<String>,
+}
+
+/// How far the history of a set reaches back, and by what.
+#[derive(Clone, Debug, Default)]
+pub struct Reach {
+    /// The moments at which complete lists were made that are known, ascending.
+    pub snapshots: Vec<Datetime>,
+    /// What of archives was read.
+    pub archived: Vec<ArchivedRow>,
+}
+
+impl Reader {
+    /// What is known of the past of a set.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn reach(&self, rset: i64) -> Result<Reach> {
+        let mut statement = self.connection().prepare_cached("SELECT at FROM snapshot WHERE rset = ?1 ORDER BY at")?;
+        let snapshots = statement.query_map([rset], |row| Ok(Datetime::from_nanos(row.get(0)?)))?;
+        let mut rows = self.connection().prepare_cached(
+            "SELECT url, capability, begin, failure FROM archived WHERE rset = ?1 ORDER BY begin, url",
+        )?;
+        let archived = rows.query_map([rset], |row| {
+            let capability: String = row.get(1)?;
+            let row = ArchivedRow {
+                url: row.get(0)?,
+                capability: Capability::from_name(&capability).unwrap_or(Capability::ResourceList),
+                begin: row.get::<_, Option<i64>>(2)?.map(Datetime::from_nanos),
+                failure: row.get(3)?,
+            };
+            Ok(row)
+        })?;
+        Ok(Reach {
+            snapshots: snapshots.collect::<rusqlite::Result<_>>()?,
+            archived: archived.collect::<rusqlite::Result<_>>()?,
+        })
+    }
+}
+
+/// What is known while documents of archives are read for one set, from step to step.
+#[derive(Debug)]
+pub struct Past {
+    rset: i64,
+    /// The set's.
+    directory: i64,
+    snapshots: Vec<i64>,
+    /// The resources that the list has which is being read.
+    seen: Numbers,
+    /// Versions from this number on came with the documents that are being read.
+    fresh: i64,
+    /// How many versions became known.
+    pub versions: u64,
+}
+
+impl Past {
+    /// Begins with a set and its directory, and the moments of lists that are known.
+    #[must_use]
+    pub fn new(rset: i64, directory: i64, reach: &Reach) -> Self {
+        let snapshots = reach.snapshots.iter().map(|at| at.nanos()).collect();
+        Self { rset, directory, snapshots, seen: Numbers::default(), fresh: i64::MAX, versions: 0 }
+    }
+
+    /// Another list is read from here on.
+    pub fn begin_list(&mut self) {
+        self.seen = Numbers::default();
+    }
+}
+
+fn facts_of(record: &Record) -> Facts {
+    let modified = (record.dated == 1).then(|| record.mtime.nanos());
+    Facts { modified, size: record.size, hashes: record.hashes.clone() }
+}
+
+/// A resource whose versions are looked at.
+struct Known {
+    names: Names,
+    spans: Vec<Span>,
+}
+
+impl Transaction<'_> {
+    /// A list that was made at a moment has this. Returns the version that was in force then, if there is one now.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn listed_then(&mut self, past: &mut Past, at: Datetime, record: &Record) -> Result<Option<i64>> {
+        // What was modified while the list was made is listed as it was then.
+        let at = if record.dated == 1 { at.max(record.mtime) } else { at }.nanos();
+        let claim = if record.dated == 1 { record.mtime.nanos() } else { at };
+        let known = self.known_past(past, record)?;
+        if let Some(known) = &known {
+            past.seen.insert(known.names.own);
+        }
+        let version = self.weave(past, known, Some(record), |timeline| {
+            timeline.listed(at, claim, &facts_of(record));
+            timeline.in_force(at)
+        })?;
+        Ok(version)
+    }
+
+    /// A change that happened at a moment of its own. Returns the version that it made, if it has one now.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn changed_then(&mut self, past: &mut Past, record: &Record, kind: Change) -> Result<Option<i64>> {
+        past.fresh = past.fresh.min(self.next_version);
+        let (moment, how, fresh) = (record.begin.nanos(), How::change(kind, true), past.fresh);
+        let known = self.known_past(past, record)?;
+        if kind == Change::Deleted {
+            return self.weave(past, known, None, |timeline| {
+                timeline.deleted(moment, how, fresh);
+                None
+            });
+        }
+        self.weave(past, known, Some(record), |timeline| {
+            let is_there = timeline.changed(moment, how, &facts_of(record));
+            timeline.spans.iter().rposition(|span| span.begin == moment && span.how == Some(how)).filter(|_| is_there)
+        })
+    }
+
+    /// What a complete list of a moment does not have was not there then: of some resources, after the name with this number.
+    /// Returns the number to go on from; none when all are looked at, and the list is known as complete.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn absent_then(&mut self, past: &mut Past, at: Datetime, after: i64) -> Result<Option<i64>> {
+        let moment = at.nanos();
+        let page: Vec<(i64, bool)> = self
+            .connection()
+            .prepare_cached(
+                "SELECT n.id, EXISTS (SELECT 1 FROM version v WHERE v.id = n.version AND v.begin <= ?3)
+                     OR EXISTS (SELECT 1 FROM version v WHERE v.name = n.id AND v.until IS NOT NULL AND v.begin <= ?3 AND v.until > ?3
+                                AND COALESCE(v.change, 0) < 16)
+                 FROM name n WHERE n.rset = ?1 AND n.id > ?2 ORDER BY n.id LIMIT ?4",
+            )?
+            .query_map(params![past.rset, after, moment, PAGE], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<rusqlite::Result<_>>()?;
+        for name in page.iter().filter(|(_, was_there)| *was_there).map(|(name, _)| *name) {
+            let own = resource_of(self.connection(), name)?;
+            if past.seen.contains(own) {
+                continue;
+            }
+            let in_directory = self.child(own, SELF)?.map_or(own, |inner| inner.id);
+            let known = self.with_spans(Names { own, in_directory })?;
+            self.weave(past, Some(known), None, |timeline| {
+                timeline.absent(moment);
+                None
+            })?;
+        }
+        if let Some((last, _)) = page.last() {
+            return Ok(Some(*last));
+        }
+        self.put_snapshot(past.rset, at)?;
+        if let Err(place) = past.snapshots.binary_search(&moment) {
+            past.snapshots.insert(place, moment);
+        }
+        Ok(None)
+    }
+
+    /// Notes that a complete list is known that was made then.
+    pub(super) fn put_snapshot(&self, rset: i64, at: Datetime) -> Result<()> {
+        self.connection()
+            .prepare_cached("INSERT OR IGNORE INTO snapshot (rset, at) VALUES (?1, ?2)")?
+            .execute([rset, at.nanos()])?;
+        Ok(())
+    }
+
+    /// Notes what came of a document of an archive.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn put_archived(&self, rset: i64, row: &ArchivedRow) -> Result<()> {
+        self.connection()
+            .prepare_cached(
+                "INSERT OR REPLACE INTO archived (rset, url, capability, begin, failure) VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?
+            .execute(params![rset, row.url, row.capability.name(), row.begin.map(Datetime::nanos), row.failure])?;
+        Ok(())
+    }
+
+    fn known_past(&mut self, past: &Past, record: &Record) -> Result<Option<Known>> {
+        self.resource(past.directory, record)?.map(|(names, _)| self.with_spans(names)).transpose()
+    }
+
+    /// The Source's own versions of a resource.
+    fn with_spans(&self, names: Names) -> Result<Known> {
+        const FACTS: &str = "v.id, v.begin, v.until, v.change, v.gone, CASE WHEN v.dated = 1 THEN v.mtime END,
+             CASE WHEN v.settled THEN NULL ELSE v.size END, v.hashes";
+        let mut statement = self.connection().prepare_cached(&format!(
+            "SELECT {FACTS} FROM version v WHERE v.name IN (?1, ?2) AND v.until IS NOT NULL AND COALESCE(v.change, 0) < 16
+             UNION ALL SELECT {FACTS} FROM name n JOIN version v ON v.id = n.version WHERE n.id IN (?1, ?2) ORDER BY 2, 1"
+        ))?;
+        let spans = statement.query_map([names.own, names.in_directory], |row| {
+            let hashes: Option<Vec<u8>> = row.get(7)?;
+            Ok(Span {
+                origin: Origin::Row(row.get(0)?),
+                begin: row.get(1)?,
+                until: row.get(2)?,
+                how: How::of(row.get(3)?),
+                gone: How::of(row.get(4)?),
+                facts: Facts {
+                    modified: row.get(5)?,
+                    size: row.get::<_, Option<i64>>(6)?.map(i64::unsigned_abs),
+                    hashes: hashes.as_deref().map(Hashes::from_bytes).unwrap_or_default(),
+                },
+            })
+        })?;
+        Ok(Known { names, spans: spans.collect::<rusqlite::Result<_>>()? })
+    }
+
+    /// Changes when the versions of a resource were in force, and writes what that came to. Returns the version of the span
+    /// that `change` points to.
+    fn weave(
+        &mut self,
+        past: &mut Past,
+        known: Option<Known>,
+        record: Option<&Record>,
+        change: impl FnOnce(&mut Timeline<'_>) -> Option<usize>,
+    ) -> Result<Option<i64>> {
+        let (names, before) = known.map_or((None, Vec::new()), |known| (Some(known.names), known.spans));
+        let mut timeline = Timeline::new(before.clone(), &past.snapshots);
+        let wanted = change(&mut timeline);
+        let after = timeline.spans;
+        if after == before {
+            let version = wanted.and_then(|index| match after[index].origin {
+                Origin::Row(row) => Some(row),
+                _ => None,
+            });
+            if let Some((version, record)) = version.zip(record) {
+                self.places_of(version, record)?;
+                self.linked(Some(version), record)?;
+            }
+            return Ok(version);
+        }
+        let names = match (names, record) {
+            (Some(names), _) => names,
+            (None, Some(record)) => {
+                let Some(names) = self.past_name(past, record)? else { return Ok(None) };
+                past.seen.insert(names.own);
+                names
+            }
+            (None, None) => return Ok(None),
+        };
+        let rows: HashMap<i64, &Span> = before
+            .iter()
+            .filter_map(|span| match span.origin {
+                Origin::Row(row) => Some((row, span)),
+                _ => None,
+            })
+            .collect();
+        let (mut begin, mut end) = (i64::MAX, i64::MIN);
+        let (mut version, mut told) = (None, None);
+        for (index, span) in after.iter().enumerate() {
+            let row = match (span.origin, record) {
+                (Origin::Row(row), _) if rows.get(&row) == Some(&span) => row,
+                (Origin::Row(row), _) => {
+                    begin = begin.min(rows.get(&row).map_or(i64::MAX, |before| before.begin));
+                    self.is_in_force(row, span)?;
+                    row
+                }
+                (Origin::Copy(row), _) => {
+                    past.versions += 1;
+                    self.copy_version(row, span)?
+                }
+                (Origin::Told, Some(record)) => {
+                    past.versions += 1;
+                    let row = self.insert_told(names, record, span)?;
+                    told = Some(row);
+                    row
+                }
+                (Origin::Told, None) => continue,
+            };
+            if !matches!(span.origin, Origin::Row(row) if rows.get(&row) == Some(&span)) {
+                (begin, end) = (begin.min(span.begin), end.max(span.until.unwrap_or(i64::MIN)));
+            }
+            if wanted == Some(index) {
+                version = Some(row);
+            }
+        }
+        if told.is_some() {
+            self.tree.ensure_self(&self.transaction, names.own, past.rset)?;
+        }
+        self.lived(names.own, begin, end)?;
+        if names.in_directory != names.own {
+            self.lived(names.in_directory, begin, end)?;
+        }
+        // Names below `.versions` are known to the kernel for good.
+        self.tree.changes.too_many = true;
+        if let Some((version, record)) = version.zip(record) {
+            if told != Some(version) {
+                self.places_of(version, record)?;
+            }
+            self.linked(Some(version), record)?;
+        }
+        Ok(version)
+    }
+
+    /// Says when a version was in force, how it came, and how its resource went.
+    fn is_in_force(&self, version: i64, span: &Span) -> Result<()> {
+        self.connection()
+            .prepare_cached(
+                "UPDATE version SET begin = ?2, until = ?3, change = ?4, gone = ?5,
+                     went = CASE WHEN ?5 IS NULL THEN NULL ELSE went END,
+                     ended = CASE WHEN ?3 IS NULL THEN ended ELSE COALESCE(ended, ?6) END WHERE id = ?1",
+            )?
+            .execute(params![
+                version,
+                span.begin,
+                span.until,
+                span.how.map(How::number),
+                span.gone.map(How::number),
+                self.now
+            ])?;
+        Ok(())
+    }
+
+    /// The same version once more, at another time. Where nothing tells what its bytes were, they may have been others.
+    fn copy_version(&mut self, version: i64, span: &Span) -> Result<i64> {
+        let copy = self.next_version;
+        self.next_version += 1;
+        self.connection()
+            .prepare_cached(
+                "INSERT INTO version (id, name, document, begin, until, mtime, dated, size, settled, hashes, media, extra, object,
+                     served, change, gone, ended)
+                 SELECT ?2, name, ?8, ?3, ?4, mtime, dated, CASE WHEN hashes IS NOT NULL OR NOT settled THEN size END, settled,
+                     hashes, media, extra, CASE WHEN hashes IS NOT NULL THEN object END,
+                     CASE WHEN hashes IS NOT NULL THEN served END, ?5, ?6, ?7
+                 FROM version WHERE id = ?1",
+            )?
+            .execute(params![
+                version,
+                copy,
+                span.begin,
+                span.until,
+                span.how.map(How::number),
+                span.gone.map(How::number),
+                self.now,
+                NOBODY
+            ])?;
+        if !span.facts.hashes.is_empty() {
+            self.inherit_member(version, copy, &Hashes::default())?;
+        }
+        self.connection()
+            .prepare_cached(
+                "INSERT OR IGNORE INTO memento (version, url, datetime, negotiated, sure, gone, original)
+                 SELECT ?2, url, datetime, negotiated, sure, gone, original FROM memento WHERE version = ?1",
+            )?
+            .execute([version, copy])?;
+        Ok(copy)
+    }
+
+    /// A version that was not known.
+    fn insert_told(&mut self, names: Names, record: &Record, span: &Span) -> Result<i64> {
+        let heir_of = self.same_bytes_before(names, record)?;
+        let record = Record { begin: Datetime::from_nanos(span.begin), ..record.clone() };
+        let how = span.how.unwrap_or(How::listed(Change::Created));
+        let version = self.insert_version(names.own, NOBODY, &record, heir_of, how)?;
+        self.is_in_force(version, span)?;
+        Ok(version)
+    }
+
+    /// Where a version that is known can be had, as this entry says.
+    fn places_of(&self, version: i64, record: &Record) -> Result<()> {
+        let Some(extra) = record.extra.as_deref().filter(|extra| extra.contains("memento")) else { return Ok(()) };
+        let extra: Extra = serde_json::from_str(extra).unwrap_or_default();
+        let length = extra.length.or(record.size);
+        let same_words: bool = self
+            .connection()
+            .prepare_cached("SELECT until IS NULL OR extra IS ?2 FROM version WHERE id = ?1")?
+            .query_row(params![version, record.extra], |row| row.get(0))?;
+        if same_words {
+            return Ok(());
+        }
+        for url in extra.own_mementos(&record.uri, &record.hashes, length, record.begin, record.mtime.nanos()) {
+            self.connection()
+                .prepare_cached("INSERT OR IGNORE INTO memento (version, url, negotiated) VALUES (?1, ?2, 0)")?
+                .execute(params![version, url])?;
+        }
+        Ok(())
+    }
+
+    /// The names of a resource that is only of the past: they are made without making anything in the current tree into
+    /// something else. None for what lies nowhere.
+    fn past_name(&mut self, past: &Past, record: &Record) -> Result<Option<Names>> {
+        let Some((name, above)) = record.path.names.split_last() else { return Ok(None) };
+        let mut at = past.directory;
+        for step in above {
+            at = self.past_directory(past, at, step)?;
+        }
+        let left_out = self.leaves_out(past.directory, record)?;
+        let uri = record.path.uri_needed.then_some(record.uri.as_str());
+        let (own, marked) = match Tree::row(&self.transaction, at, name)? {
+            None => {
+                let own = self.tree.insert(&self.transaction, at, name, past.rset, uri, None)?;
+                (own, Some(own))
+            }
+            Some(row) => {
+                self.tree.ensure_self(&self.transaction, row.id, past.rset)?;
+                (row.id, None)
+            }
+        };
+        let in_directory = self.child(own, SELF)?.map(|inner| inner.id);
+        if let Some(own) = marked.or(in_directory) {
+            self.connection()
+                .prepare_cached(
+                    "UPDATE name SET uri = COALESCE(uri, ?2), hidden = ?3 WHERE id = ?1 AND version IS NULL",
+                )?
+                .execute(params![own, uri, left_out])?;
+        }
+        self.parent_has_own(past, at)?;
+        Ok(Some(Names { own, in_directory: in_directory.unwrap_or(own) }))
+    }
+
+    /// A name in which something lay.
+    fn past_directory(&mut self, past: &Past, parent: i64, name: &str) -> Result<i64> {
+        let id = match Tree::row(&self.transaction, parent, name)? {
+            None => self.tree.insert(&self.transaction, parent, name, past.rset, None, None)?,
+            Some(row) => {
+                self.tree.was_directory(&self.transaction, row, past.rset)?;
+                row.id
+            }
+        };
+        self.parent_has_own(past, parent)?;
+        Ok(id)
+    }
+
+    /// What is a file today, and was a directory, has its own history under `@self`, too.
+    fn parent_has_own(&mut self, past: &Past, parent: i64) -> Result<()> {
+        let is_file: bool = self
+            .connection()
+            .prepare_cached("SELECT version IS NOT NULL FROM name WHERE id = ?1")?
+            .query_row([parent], |row| row.get(0))?;
+        if is_file { self.tree.ensure_self(&self.transaction, parent, past.rset) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::catalog::{Filter, Node, ROOT, SetState, SyncResult, Wish, Writer};
+    use crate::path::Mapper;
+
+    const PATHS: [&str; 6] = ["a", "a/b", "a/b/c", "a/d", "b/", "c/d/e"];
+    /// When the list was made that the mirror was first filled from.
+    const FIRST: i64 = 100;
+
+    /// Of each path, what it was from a moment on: its size, or nothing.
+    type History = BTreeMap<usize, BTreeMap<i64, Option<u64>>>;
+
+    fn history() -> impl Strategy<Value = History> {
+        let event = prop_oneof![2 => (10_u64..13).prop_map(Some), 1 => Just(None)];
+        let events = prop::collection::btree_map(1..FIRST, event, 1..6);
+        prop::collection::btree_map(0..PATHS.len(), events, 1..PATHS.len())
+    }
+
+    fn truth(history: &History, moment: i64) -> BTreeMap<usize, (i64, u64)> {
+        let last = |events: &BTreeMap<i64, Option<u64>>| {
+            let (begin, what) = events.range(..=moment).next_back()?;
+            what.map(|size| (*begin, size))
+        };
+        history.iter().filter_map(|(path, events)| Some((*path, last(events)?))).collect()
+    }
+
+    fn record(mapper: &Mapper, path: usize, (begin, size): (i64, u64)) -> Record {
+        let uri = format!("http://example.com/{}", PATHS[path]);
+        Record {
+            path: mapper.path(&uri).unwrap(),
+            uri,
+            begin: Datetime::from_nanos(begin),
+            mtime: Datetime::from_nanos(begin),
+            dated: 1,
+            size: Some(size),
+            hashes: Hashes::parse(&format!("md5:{size:032x}"), &mut Vec::new()),
+            media: None,
+            coded: false,
+            extra: None,
+            mementos: Vec::new(),
+        }
+    }
+
+    fn names(mapper: &Mapper, path: usize) -> String {
+        mapper.path(&format!("http://example.com/{}", PATHS[path])).unwrap().names.join("/")
+    }
+
+    /// What is to be seen where these are in force, and nothing is left out but what this says.
+    fn layout(
+        mapper: &Mapper,
+        there: &BTreeMap<usize, (i64, u64)>,
+        hides: impl Fn(&str) -> bool,
+    ) -> BTreeSet<(String, u64)> {
+        let is_prefix = |path: &str| there.keys().any(|other| names(mapper, *other).starts_with(&format!("{path}/")));
+        there
+            .iter()
+            .map(|(path, (_, size))| (names(mapper, *path), *size))
+            .filter(|(path, _)| !hides(path))
+            .map(|(path, size)| if is_prefix(&path) { (format!("{path}/@self"), size) } else { (path, size) })
+            .collect()
+    }
+
+    fn walk(writer: &Writer, directory: i64, moment: i64, at: &str, found: &mut BTreeSet<(String, u64)>) {
+        let mut below = Vec::new();
+        let list = |reader: &Reader| {
+            reader.list_at(directory, moment, None, |entry| {
+                below.push(entry);
+                true
+            })
+        };
+        writer.readers().ask(list).unwrap();
+        for entry in below {
+            let same = writer.readers().ask(|reader| reader.lookup_at(directory, &entry.name, moment)).unwrap();
+            assert_eq!(same.map(|node| node.ino()), Some(entry.node.ino()), "{at}/{} at {moment}", entry.name);
+            let path = if at.is_empty() { entry.name.clone() } else { format!("{at}/{}", entry.name) };
+            match entry.node {
+                Node::File { size, .. } => drop(found.insert((path, size.unwrap()))),
+                Node::Directory { .. } => walk(writer, entry.cookie, moment, &path, found),
+            }
+        }
+    }
+
+    fn shown(writer: &Writer, moment: i64) -> BTreeSet<(String, u64)> {
+        let mut found = BTreeSet::new();
+        walk(writer, ROOT, moment, "", &mut found);
+        found
+    }
+
+    /// Reads a list of the current edition, as a sync does.
+    fn sync(writer: &mut Writer, rset: i64, mapper: &Mapper, there: &BTreeMap<usize, (i64, u64)>, at: i64) {
+        let mut transaction = writer.begin(false).unwrap();
+        let records: Vec<Record> = there.iter().map(|(path, facts)| record(mapper, *path, *facts)).collect();
+        transaction.upsert_all(rset, ROOT, at, &records).unwrap();
+        let at = Datetime::from_nanos(at);
+        transaction.delete_unseen(rset, at).unwrap();
+        let result =
+            SyncResult { state: SetState::Complete, cursor: Some(at), at: Some(at), held: None, held_edition: None };
+        transaction.finish_set(rset, &result).unwrap();
+        transaction.commit().unwrap();
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(60))]
+
+        /// A mirror is made, archives are read, and it goes on.
+        #[test]
+        fn what_archives_tell_is_seen_as_of_its_time(
+            history in history(),
+            lists in prop::collection::btree_set(1..FIRST, 1..4),
+            changes in any::<bool>(),
+            filtered in any::<bool>(),
+            next in prop::collection::btree_map(0..PATHS.len(), 20_u64..23, 0..4),
+        ) {
+            let folder = tempfile::tempdir().unwrap();
+            let mapper = Arc::new(Mapper::new("http://example.com/", false).unwrap());
+            let mut writer = Writer::open(folder.path(), Arc::clone(&mapper)).unwrap();
+            if filtered {
+                let wish = Wish { exclude: vec!["/a/b".to_owned(), "e".to_owned()], ..Wish::default() };
+                writer.set_filter(Arc::new(Filter::new(wish).unwrap()));
+            }
+            let hides = |path: &str| filtered && (path == "a/b" || path.starts_with("a/b/") || path.ends_with("/e"));
+            let mut transaction = writer.begin(false).unwrap();
+            let rset = transaction.set("k", "l", false).unwrap();
+            transaction.commit().unwrap();
+            sync(&mut writer, rset, &mapper, &truth(&history, FIRST), FIRST);
+            let before = shown(&writer, FIRST);
+            let mut past = Past::new(rset, ROOT, &writer.readers().ask(|reader| reader.reach(rset)).unwrap());
+            let happened = |moment: &i64| changes && history.values().any(|events| events.contains_key(moment));
+            for moment in (0..FIRST).filter(|moment| lists.contains(moment) || happened(moment)) {
+                let mut transaction = writer.begin(false).unwrap();
+                if lists.contains(&moment) {
+                    past.begin_list();
+                    let at = Datetime::from_nanos(moment);
+                    for (path, facts) in truth(&history, moment) {
+                        transaction.listed_then(&mut past, at, &record(&mapper, path, facts)).unwrap();
+                    }
+                    let mut after = Some(0);
+                    while let Some(last) = after {
+                        after = transaction.absent_then(&mut past, at, last).unwrap();
+                    }
+                }
+                for (path, events) in history.iter().filter(|_| changes) {
+                    let Some(what) = events.get(&moment) else { continue };
+                    let was_there = truth(&history, moment - 1).contains_key(path);
+                    let kind = match (what, was_there) {
+                        (Some(_), true) => Change::Updated,
+                        (Some(_), false) => Change::Created,
+                        (None, true) => Change::Deleted,
+                        (None, false) => continue,
+                    };
+                    let record = record(&mapper, *path, (moment, what.unwrap_or(0)));
+                    let version = transaction.changed_then(&mut past, &record, kind).unwrap();
+                    prop_assert_eq!(version.is_some(), kind != Change::Deleted);
+                }
+                transaction.commit().unwrap();
+                let found = writer.readers().ask(|reader| reader.check()).unwrap();
+                prop_assert_eq!(found, Vec::<String>::new(), "at {}", moment);
+            }
+            prop_assert_eq!(&shown(&writer, FIRST), &before, "the present is another");
+            let known: BTreeSet<i64> = if changes { (0..=FIRST).collect() } else { lists.clone() };
+            for moment in &known {
+                let expected = layout(&mapper, &truth(&history, *moment), hides);
+                prop_assert_eq!(shown(&writer, *moment), expected, "at {}", moment);
+            }
+            // What comes next makes files of directories, and directories of files.
+            let next: BTreeMap<usize, (i64, u64)> = next.into_iter().map(|(path, size)| (path, (FIRST + 5, size))).collect();
+            sync(&mut writer, rset, &mapper, &next, FIRST + 10);
+            let found = writer.readers().ask(|reader| reader.check()).unwrap();
+            prop_assert_eq!(found, Vec::<String>::new());
+            prop_assert_eq!(shown(&writer, FIRST + 10), layout(&mapper, &next, hides));
+            for moment in known {
+                let expected = layout(&mapper, &truth(&history, moment), hides);
+                prop_assert_eq!(shown(&writer, moment), expected, "at {}, later", moment);
+            }
+        }
+    }
+}
