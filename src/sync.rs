@@ -18,6 +18,7 @@
 //! held for a look or an assignment, and never while one waits for anything.
 
 mod ahead;
+mod archives;
 mod attach;
 mod audit;
 mod baseline;
@@ -281,6 +282,8 @@ pub struct Engine {
     inbox: Arc<inbox::Inbox>,
     /// A sync has ended.
     synced: watch::Sender<()>,
+    /// A sync has ended that somebody asked for, or the first.
+    asked: watch::Sender<()>,
     /// What is wanted ahead of use may be something else than before.
     wanted: watch::Sender<()>,
     /// How many members had been looked at when that was last reported.
@@ -398,6 +401,7 @@ impl Engine {
             inbox: Arc::new(inbox::Inbox::new()),
             poll: watch::Sender::new(config.poll),
             synced: watch::Sender::new(()),
+            asked: watch::Sender::new(()),
             wanted: watch::Sender::new(()),
             reported: AtomicU64::new(0),
             doubts: tokio::sync::Mutex::new(doubts),
@@ -502,6 +506,9 @@ impl Engine {
         self.synced.send_replace(());
         if asked || result.as_ref().is_ok_and(Summary::changed) {
             self.wanted.send_replace(());
+        }
+        if asked {
+            self.asked.send_replace(());
         }
         if by_hand {
             self.contents.try_again();

@@ -198,6 +198,15 @@ impl Transaction<'_> {
         Ok(())
     }
 
+    /// An archive has a package: what lies in it can be had for good.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn package_archived(&self, id: i64) -> Result<()> {
+        self.connection().execute("UPDATE package SET archived = 1 WHERE id = ?1", [id])?;
+        Ok(())
+    }
+
     /// A package was read from.
     ///
     /// # Errors
@@ -247,7 +256,7 @@ impl Transaction<'_> {
                 // Of versions that are superseded, what is not here cannot be had again in any case.
                 "SELECT id FROM package p WHERE rset = ?1 AND NOT EXISTS (
                      SELECT 1 FROM member m JOIN version v ON v.id = m.version
-                     WHERE m.package = p.id AND (v.until IS NULL OR p.bytes > 0 OR p.wanted))
+                     WHERE m.package = p.id AND (v.until IS NULL OR p.bytes > 0 OR p.wanted OR p.archived))
                  AND NOT EXISTS (SELECT 1 FROM patch m WHERE m.package = p.id)",
             )?
             .query_map([rset], |row| row.get(0))?

@@ -200,6 +200,15 @@ impl Transaction<'_> {
         Ok(())
     }
 
+    /// Whether a version is in force no more.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn is_of_the_past(&self, version: i64) -> Result<bool> {
+        let mut statement = self.connection().prepare_cached("SELECT until IS NOT NULL FROM version WHERE id = ?1")?;
+        Ok(statement.query_row([version], |row| row.get(0))?)
+    }
+
     /// Notes what came of a document of an archive.
     ///
     /// # Errors

@@ -282,6 +282,7 @@ const STEPS: [&str; 8] = ["
         failure TEXT,                   -- why not all of it is
         PRIMARY KEY (rset, url)
     ) WITHOUT ROWID;
+    ALTER TABLE package ADD COLUMN archived INTEGER NOT NULL DEFAULT 0; -- whether an archive has it
 "];
 
 /// The size of a page in bytes. With 4 KiB, 3.77 million rows took a tenth longer to write; with 16 KiB a twentieth less,

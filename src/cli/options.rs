@@ -73,9 +73,9 @@ pub const DEFINITIONS: &[Definition] = &[
         "the URL that leads hubs to listen=, through a proxy that has a certificate, for one; a path that nobody can guess is added for each subscription",
     ),
     define(
-        "keep=DURATION",
+        "keep=DURATION|all",
         "30d",
-        "how long content is kept that was superseded (s, m, h, d, w, y are understood); the last three versions of each resource are kept in any case, and what can be fetched again is not counted",
+        "how long content is kept that was superseded (s, m, h, d, w, y are understood); the last three versions of each resource are kept in any case, and what can be fetched again is not counted; with `all`, it is kept for ever, and what the Source archives of lists, dumps and changes becomes history",
     ),
     define(
         "set=NAME",
@@ -398,9 +398,8 @@ impl Options {
             }
             "keep" => {
                 let value = needs()?;
-                let keep =
-                    span(value).ok_or_else(|| format!("-o keep={value}: not a duration; give 0, 12h, 30d or 10y"))?;
-                self.keep = keep;
+                let wrong = || format!("-o keep={value}: not a duration; give 0, 12h, 30d, 10y or all");
+                self.keep = if value == "all" { Duration::MAX } else { span(value).ok_or_else(wrong)? };
             }
             "set" => self.set = Some(needs()?.to_owned()),
             "prefer" => self.prefer = Some(needs()?.to_owned()),

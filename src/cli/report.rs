@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use tokio::runtime::Handle;
 
-use crate::catalog::{Channel, Feed, MemberTotals, SetRow, SetState, Totals};
+use crate::catalog::{Channel, Feed, MemberTotals, Reach, SetRow, SetState, Totals};
 use crate::document::Datetime;
 use crate::fs::{Io, Requests};
 use crate::notify::{self, Notifier, Refused};
@@ -53,6 +53,9 @@ pub(super) struct Report {
     pub(super) requests: BTreeMap<String, u64>,
     pub(super) seed: Seed,
     pub(super) packages: Packages,
+    /// What of archives is history here; none if that is not kept for good.
+    #[serde(default)]
+    pub(super) archives: Option<Archives>,
     pub(super) error_count: u64,
     /// The last ones, oldest first.
     pub(super) errors: Vec<Trouble>,
@@ -112,6 +115,43 @@ pub(super) struct Packages {
     pub(super) verified: u64,
     /// Those of them that are not what is listed, and are had from their own URLs.
     pub(super) damaged: u64,
+}
+
+/// What the Source archives of its past.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Archives {
+    /// Documents that are in the history.
+    pub(super) read: u64,
+    /// Documents that are not, or not with all that they tell.
+    pub(super) failed: u64,
+    /// Documents that are being read.
+    pub(super) left: u64,
+    /// When archives were last gone through.
+    pub(super) looked: Option<String>,
+    /// How far history reaches back.
+    pub(super) since: Option<String>,
+}
+
+impl Archives {
+    fn of(engine: &Engine, sets: &[SetRow]) -> Option<Self> {
+        let reaches = sets.iter().map(|set| engine.readers().ask(|reader| reader.reach(set.id)).unwrap_or_default());
+        let progress = engine.status().archives();
+        let mut all = Self {
+            read: 0,
+            failed: 0,
+            left: progress.left,
+            looked: progress.looked.map(|time| time.to_string()),
+            since: None,
+        };
+        let mut since = None;
+        for Reach { snapshots, archived } in reaches.filter(|_| engine.keeps_all()) {
+            let (read, failed): (Vec<_>, Vec<_>) = archived.into_iter().partition(|row| row.failure.is_none());
+            (all.read, all.failed) = (all.read + read.len() as u64, all.failed + failed.len() as u64);
+            since = read.iter().filter_map(|row| row.begin).chain(snapshots).chain(since).min();
+        }
+        all.since = since.map(|time| time.to_string());
+        engine.keeps_all().then_some(all)
+    }
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -381,6 +421,7 @@ impl Reporter {
             requests: self.requests.all().map(|(kind, count)| (kind.name().to_owned(), count)).collect(),
             seed,
             packages,
+            archives: Archives::of(engine, &sets),
             error_count,
             errors: errors.into_iter().map(|one| Trouble { time: one.time, error: one.error }).collect(),
             warnings: status.warnings(),

@@ -154,6 +154,17 @@ fn person(text: &mut String, report: &Report) {
             ),
         );
     }
+    if let Some(archives) = &report.archives {
+        let since = archives.since.as_deref().map(|since| format!(", back to {}", show::moment(since)));
+        let mut shown = show::plural(archives.read, "document", "documents");
+        for (count, what) in [(archives.left, "to be read"), (archives.failed, "failed")] {
+            if count > 0 {
+                shown.push_str(&format!(", {} {what}", show::count(count)));
+            }
+        }
+        shown.push_str(&since.unwrap_or_default());
+        line(text, "archives", &shown);
+    }
     line(text, "seed", &format!("{}: {}", report.seed.from, report.seed.why));
     for set in &report.sets {
         if let Some(changes) = &set.changes {

@@ -1,5 +1,5 @@
 //! What the engine does behind, as long as it is mounted: syncs when it is time, brings ahead of use what is wanted
-//! here, lets history go that is kept no longer.
+//! here, lets history go that is kept no longer, or reaches back as far as archives do.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,13 +14,13 @@ use super::content::Doubt;
 use super::{Engine, SyncError, Trigger, dumps};
 
 /// When to try again what failed because the Source was away.
-const AGAIN: Duration = Duration::from_secs(60);
+pub(super) const AGAIN: Duration = Duration::from_secs(60);
 /// While changes are delivered, polls are no further apart than that.
 const SLOWEST: Duration = Duration::from_secs(86_400);
 /// How long wrong bytes do not make us look for changes after they did.
 const CALM: Duration = Duration::from_secs(3);
 /// The longest wait between such tries.
-const AT_LAST: Duration = Duration::from_secs(3600);
+pub(super) const AT_LAST: Duration = Duration::from_secs(3600);
 
 /// How often it is looked for history that is not to be kept any longer.
 const SOONEST_FORGOTTEN: Duration = Duration::from_secs(5);
@@ -52,6 +52,8 @@ impl Engine {
         behind.spawn(async move { own.fetch_ahead().await });
         let own = Arc::clone(self);
         behind.spawn(async move { own.forget_history().await });
+        let own = Arc::clone(self);
+        behind.spawn(async move { own.reach_back().await });
         let own = Arc::clone(self);
         behind.spawn(own.let_leftovers_go());
         behind

@@ -103,6 +103,11 @@ impl Offered {
         Self { documents: found.urls(Capability::ResourceDump), packages: found.urls(Capability::Dump) }
     }
 
+    /// One dump.
+    pub(super) fn at(url: &str) -> Self {
+        Self { documents: vec![url.to_owned()], packages: Vec::new() }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.documents.is_empty() && self.packages.is_empty()
     }

@@ -161,6 +161,8 @@ impl About {
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub(super) url: String,
+    /// When its snapshot began.
+    pub(super) at: Option<Datetime>,
     pub(super) from: Option<Datetime>,
     pub(super) until: Option<Datetime>,
 }
@@ -170,7 +172,13 @@ pub(super) struct Part {
 pub(super) enum Got {
     Unchanged(DocumentRow),
     List(Box<Spooled>),
-    Index { row: DocumentRow, parts: Vec<Part>, digest: [u8; 32] },
+    Index {
+        row: DocumentRow,
+        parts: Vec<Part>,
+        digest: [u8; 32],
+        /// Whether it is an archive of what was asked for.
+        archive: bool,
+    },
 }
 
 /// Who brings documents, and which.
@@ -494,7 +502,8 @@ fn look(body: Body, url: String, depth: usize, bringer: &Bringer) -> Result<Got,
     };
     let mut first = reader.next().map_err(unreadable)?;
     let nested = first.as_ref().is_some_and(|entry| entry.md.capability() == Some(wanted));
-    if head.kind != Kind::SitemapIndex && !nested {
+    let archive = head.capability().is_some_and(|own| Some(own) == wanted.archive());
+    if head.kind != Kind::SitemapIndex && !nested && !archive {
         let mut about = About::of(&head, &facts, &base);
         if about.by_lastmod && about.from.is_none() && wanted.tells_changes() {
             // Whether it reaches back to what is known, only its changes tell.
@@ -520,7 +529,7 @@ fn look(body: Body, url: String, depth: usize, bringer: &Bringer) -> Result<Got,
             prefer: bringer.prefer.clone(),
         })));
     }
-    if head.kind == Kind::UrlSet {
+    if head.kind == Kind::UrlSet && !archive {
         bringer.status.warning(&format!("{url}: an index written as urlset; its entries are taken as lists"));
     }
     let mut parts = Vec::new();
@@ -528,8 +537,8 @@ fn look(body: Body, url: String, depth: usize, bringer: &Bringer) -> Result<Got,
         match base.join(&entry.loc) {
             Ok(child) if child == base => {}
             Ok(child) => {
-                let Facts { from, until, .. } = Facts::of_entry(&entry, reader.warnings_mut());
-                parts.push(Part { url: child.to_string(), from, until });
+                let Facts { at, from, until, .. } = Facts::of_entry(&entry, reader.warnings_mut());
+                parts.push(Part { url: child.to_string(), at, from, until });
             }
             Err(error) => bringer.status.warning(&format!("{url}, line {}: {:?}: {error}", entry.line, entry.loc)),
         }
@@ -543,5 +552,5 @@ fn look(body: Body, url: String, depth: usize, bringer: &Bringer) -> Result<Got,
     // Of what it names, not of its bytes: those may differ by the moment at which they were compressed.
     let named: Vec<&str> = parts.iter().map(|part| part.url.as_str()).collect();
     let digest = Sha256::digest(named.join("\n")).into();
-    Ok(Got::Index { row, parts, digest })
+    Ok(Got::Index { row, parts, digest, archive })
 }

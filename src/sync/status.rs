@@ -27,6 +27,16 @@ struct Inner {
     synced: Option<Datetime>,
     began: Option<Instant>,
     rate: Rate,
+    archives: Archives,
+}
+
+/// How far the reading of archives has come.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Archives {
+    /// Documents that are still to be read.
+    pub left: u64,
+    /// When all that archives have was read, or found to be known.
+    pub looked: Option<Datetime>,
 }
 
 impl Inner {
@@ -199,6 +209,16 @@ impl Status {
             inner.progress.package_bytes += bytes;
             inner.rate.add(inner.progress.package_bytes);
         });
+    }
+
+    /// How far the reading of archives has come.
+    #[must_use]
+    pub fn archives(&self) -> Archives {
+        self.with(|inner| inner.archives)
+    }
+
+    pub(super) fn read_archives(&self, change: impl FnOnce(&mut Archives)) {
+        self.with(|inner| change(&mut inner.archives));
     }
 
     /// How far it has come.

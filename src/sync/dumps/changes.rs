@@ -74,10 +74,15 @@ pub(in crate::sync) async fn packages_since(
     Ok(packed)
 }
 
-/// The manifests of packages of changes, in their order, up to the first that cannot be had.
-pub(in crate::sync) async fn manifests_of_changes(engine: &Arc<Engine>, packed: Packed) -> Result<Lists, SyncError> {
+/// The manifests of packages of changes, in their order, up to the first that cannot be had. The packages are brought here,
+/// if that is `wanted` and they fit.
+pub(in crate::sync) async fn manifests_of_changes(
+    engine: &Arc<Engine>,
+    packed: Packed,
+    wanted: bool,
+) -> Result<Lists, SyncError> {
     let mut dump = Dump { packages: packed.packages, failed: packed.failed, ..Dump::default() };
-    let wanted = fits(engine, &dump)? == Fit::All;
+    let wanted = wanted && fits(engine, &dump)? == Fit::All;
     let how = Reading { download: wanted, wanted, beside: false, manifest: Capability::ChangeDumpManifest };
     if dump.packages.is_empty() {
         return Ok(dump.into_lists());

@@ -1,0 +1,204 @@
+//! What documents of archives tell, read on a thread of its own, some at a time: no step of the writer is long.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::catalog::{Feed, Record};
+use crate::document::{Change, Datetime, Entry, Facts, Warnings};
+use crate::path::Mapper;
+use crate::sync::attach::Attacher;
+use crate::sync::lists::{self, Budget, Spooled};
+use crate::sync::order::{self, Broken, Survey, Unsurveyed};
+use crate::sync::status::Status;
+use crate::sync::{Engine, SyncError};
+
+/// How many entries go over at once.
+const BATCH: usize = 5_000;
+
+/// What one entry says.
+pub(super) struct Told {
+    pub(super) record: Record,
+    pub(super) kind: Change,
+    pub(super) entry: Entry,
+}
+
+/// What is being read.
+pub(super) struct Coming {
+    pub(super) batches: mpsc::Receiver<Vec<Told>>,
+    reading: JoinHandle<Result<Option<String>, SyncError>>,
+}
+
+impl Coming {
+    /// Why it could not be read to its end, if it could not.
+    pub(super) async fn ended(self) -> Result<Option<String>, SyncError> {
+        drop(self.batches);
+        self.reading.await.map_err(|error| SyncError::Cache(error.to_string()))?
+    }
+}
+
+/// Gives entries away, as many at a time as a step takes.
+struct Giver {
+    batch: Vec<Told>,
+    to: mpsc::Sender<Vec<Told>>,
+}
+
+/// Whoever took what was read takes no more.
+struct Left;
+
+impl Giver {
+    fn give(&mut self, told: Told) -> Result<(), Left> {
+        self.batch.push(told);
+        if self.batch.len() < BATCH { Ok(()) } else { self.flush() }
+    }
+
+    fn flush(&mut self) -> Result<(), Left> {
+        self.to.blocking_send(std::mem::take(&mut self.batch)).map_err(|_| Left)
+    }
+}
+
+/// Reads a list of what there was.
+pub(super) fn list(document: Spooled, engine: &Engine) -> Coming {
+    let (to, batches) = mpsc::channel(1);
+    let (mapper, status) = (Arc::clone(&engine.mapper), Arc::clone(engine.status()));
+    let mut giver = Giver { batch: Vec::new(), to };
+    let reading = tokio::task::spawn_blocking(move || list_into(&document, &mapper, &status, &mut giver));
+    Coming { batches, reading }
+}
+
+fn list_into(
+    document: &Spooled,
+    mapper: &Mapper,
+    status: &Status,
+    giver: &mut Giver,
+) -> Result<Option<String>, SyncError> {
+    let url = &document.row.url;
+    let file = std::fs::File::open(&document.path).map_err(|error| SyncError::Cache(format!("{url}: {error}")))?;
+    let mut reader = match document.reader(&file, url) {
+        Ok(reader) => reader,
+        Err(error) => return Ok(Some(error.to_string())),
+    };
+    let at = document.row.at.unwrap_or_else(Datetime::now);
+    let budget = Budget::new(&document.bounds);
+    let broken = loop {
+        let entry = match reader.next() {
+            Ok(Some(entry)) => entry,
+            Ok(None) => break None,
+            Err(error) => break Some(error.to_string()),
+        };
+        if let Err(beyond) = budget.take() {
+            break Some(format!("{url}: {beyond}"));
+        }
+        let facts = Facts::of_entry(&entry, reader.warnings_mut());
+        if let Some(record) = lists::resource(mapper, document, &entry, &facts, at, reader.warnings_mut())
+            && giver.give(Told { record, kind: Change::Created, entry }).is_err()
+        {
+            return Ok(None);
+        }
+    };
+    // Nobody takes any more what is left where a step failed, which says so itself.
+    let _ = giver.flush();
+    for warning in reader.warnings().lines() {
+        status.warning(&format!("{url}: {warning}"));
+    }
+    Ok(broken)
+}
+
+/// A document of changes.
+pub(super) struct Changes {
+    document: Arc<Spooled>,
+    survey: Arc<Survey>,
+    /// When each change happened, ascending.
+    moments: Vec<i64>,
+    /// How many changes there are of which that is not told.
+    pub(super) timeless: u64,
+    pub(super) attacher: Option<Attacher>,
+}
+
+/// Looks through a document of changes. The second part of the answer is why it is of no use, or not all of it.
+pub(super) async fn survey(document: Spooled, engine: &Engine) -> Result<(Changes, Option<String>), SyncError> {
+    let (store, status) = (Arc::clone(&engine.store), Arc::clone(engine.status()));
+    let looked = tokio::task::spawn_blocking(move || {
+        let feed = Feed::new(&document.row.url, crate::document::Capability::ChangeList);
+        let survey =
+            order::survey(&document, &feed, None, &Budget::new(&document.bounds)).map_err(|error| match error {
+                Unsurveyed::Disk(error) => SyncError::Cache(error.to_string()),
+                Unsurveyed::Beyond(beyond) => SyncError::Unfit(format!("{}: {beyond}", document.row.url)),
+            })?;
+        let attacher = document.package.as_ref().and_then(|package| {
+            Attacher::new(package, &document).map_err(|error| status.error(&error.to_string())).ok()
+        });
+        let unusable = survey.unusable().map(|why| format!("{}: {why}", document.row.url));
+        let (mut moments, mut timeless) = (Vec::new(), 0);
+        if unusable.is_none() {
+            let mut skipped = Warnings::default();
+            let looked = order::each(&document, &survey, &store, &mut skipped, |entry, warnings| {
+                match moment(&Facts::of_entry(&entry, warnings), &survey) {
+                    Some(moment) => moments.push(moment.nanos()),
+                    None => timeless += 1,
+                }
+                Ok::<(), SyncError>(())
+            })?;
+            if let Some(Broken::Disk(error)) = looked {
+                return Err(SyncError::Cache(error.to_string()));
+            }
+        }
+        moments.sort_unstable();
+        let changes = Changes { document: Arc::new(document), survey: Arc::new(survey), moments, timeless, attacher };
+        Ok((changes, unusable))
+    });
+    looked.await.map_err(|error| SyncError::Cache(error.to_string()))?
+}
+
+/// When a change happened, if it is told.
+fn moment(facts: &Facts, survey: &Survey) -> Option<Datetime> {
+    facts.datetime.or(facts.lastmod.filter(|_| survey.by_lastmod))
+}
+
+impl Changes {
+    /// Whether anything happened from one moment until another.
+    pub(super) fn tells_of(&self, from: Datetime, until: Datetime) -> bool {
+        let first = self.moments.partition_point(|moment| *moment < from.nanos());
+        self.moments.get(first).is_some_and(|moment| *moment < until.nanos())
+    }
+
+    /// Reads what happened from one moment until another, in the order of time.
+    pub(super) fn read(&self, engine: &Engine, from: Datetime, until: Datetime) -> Coming {
+        let (to, batches) = mpsc::channel(1);
+        let (mapper, status, store) =
+            (Arc::clone(&engine.mapper), Arc::clone(engine.status()), Arc::clone(&engine.store));
+        let (document, survey) = (Arc::clone(&self.document), Arc::clone(&self.survey));
+        let last = self.moments.last().is_none_or(|last| *last < until.nanos());
+        let mut giver = Giver { batch: Vec::new(), to };
+        let reading = tokio::task::spawn_blocking(move || {
+            let mut warnings = Warnings::default();
+            let read = order::each(&document, &survey, &store, &mut warnings, |entry, warnings| {
+                let facts = Facts::of_entry(&entry, warnings);
+                let Some(moment) = moment(&facts, &survey).filter(|moment| (from..until).contains(moment)) else {
+                    return Ok(());
+                };
+                let Some(mut record) = lists::record(&mapper, &document, &entry, &facts, moment, warnings) else {
+                    return Ok(());
+                };
+                record.begin = moment;
+                let kind = facts.change.unwrap_or(Change::Updated);
+                giver.give(Told { record, kind, entry })
+            });
+            let broken = match read {
+                Err(Left) => return Ok(None),
+                Ok(Some(Broken::Disk(error))) => return Err(SyncError::Cache(error.to_string())),
+                Ok(Some(Broken::Document(error))) => Some(error.to_string()),
+                Ok(None) => None,
+            };
+            // Nobody takes any more what is left where a step failed, which says so itself.
+            let _ = giver.flush();
+            // What is odd in it is said once.
+            for warning in warnings.lines().into_iter().filter(|_| last) {
+                status.warning(&format!("{}: {warning}", document.row.url));
+            }
+            Ok(broken)
+        });
+        Coming { batches, reading }
+    }
+}

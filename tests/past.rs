@@ -1,0 +1,212 @@
+//! Archives of lists, dumps and changes become history: `.versions` reaches back as far as the Source does.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics has failed")]
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use support::changes::{at, change_list, told};
+use support::dump::{Item, offer, package, package_with};
+use support::server::Server;
+use support::{Mirror, document, entry, facts_of, files, resource_list, scramble, seed};
+
+/// What there was of a Source at each second, and what it tells of that.
+struct Chronicle {
+    server: Server,
+    random: u64,
+    /// By second: path, and its content, or nothing if it went.
+    events: BTreeMap<u64, (String, Option<Vec<u8>>)>,
+}
+
+/// When its lists were made.
+const LISTS: [u64; 3] = [600, 1800, 3000];
+/// When the list was made that is there today.
+const TODAY: u64 = 3600;
+
+impl Chronicle {
+    /// Something happens to one of some resources every few seconds; of two, one's path is the beginning of the other's.
+    fn new(random: u64) -> Self {
+        let mut chronicle = Self { server: Server::start(), random, events: BTreeMap::new() };
+        let mut paths: Vec<String> = (0..24).map(|n| format!("/d{}/r{n}.txt", n % 3)).collect();
+        paths.extend(["/d0", "/e", "/e/below", "/d1/r1.txt/inner"].map(str::to_owned));
+        let mut second = 1;
+        while second < TODAY {
+            let path = paths[chronicle.below(paths.len() as u64) as usize].clone();
+            let was_there = chronicle.truth(second).contains_key(&path);
+            let body = (!was_there || chronicle.below(4) > 0).then(|| format!("{path} since {second}\n").into_bytes());
+            if let Some(body) = &body {
+                chronicle.server.file(&format!("/kept/{second}"), body.clone());
+            }
+            chronicle.events.insert(second, (path, body));
+            // Early on, much happens at once.
+            second += 1 + chronicle.below(if second < 600 { 20 } else { 60 });
+        }
+        chronicle.now();
+        chronicle
+    }
+
+    fn below(&mut self, most: u64) -> u64 {
+        self.random = scramble(self.random);
+        self.random % most
+    }
+
+    /// What there was at a moment, and since when.
+    fn truth(&self, second: u64) -> BTreeMap<String, (u64, Vec<u8>)> {
+        let mut there = BTreeMap::new();
+        for (since, (path, body)) in self.events.range(..=second) {
+            match body {
+                Some(body) => drop(there.insert(path.clone(), (*since, body.clone()))),
+                None => drop(there.remove(path)),
+            }
+        }
+        there
+    }
+
+    /// Serves what there is today.
+    fn now(&self) {
+        for (path, (_, body)) in self.truth(TODAY) {
+            self.server.file(&path, body);
+        }
+    }
+
+    /// An entry, with a link to where the version is kept.
+    fn linked(&self, entry: &str, since: u64) -> String {
+        let link = format!("<rs:ln rel=\"memento\" href=\"{}\"/>", self.server.url(&format!("/kept/{since}")));
+        entry.replace("</url>", &format!("{link}</url>"))
+    }
+
+    fn entries(&self, second: u64) -> String {
+        let one = |(path, (since, body)): (&String, &(u64, Vec<u8>))| {
+            let entry = entry(&self.server.url(path), &facts_of(body));
+            // Some say when they were modified.
+            let lastmod = if since % 2 == 0 { format!("<lastmod>{}</lastmod>", at(*since)) } else { String::new() };
+            self.linked(&entry.replace("</loc>", &format!("</loc>{lastmod}")), *since)
+        };
+        self.truth(second).iter().map(one).collect()
+    }
+
+    fn list(&self, path: &str, second: u64) {
+        self.server.file(path, resource_list(&at(second), &self.entries(second)));
+    }
+
+    /// What happened from one second until another.
+    fn changes(&self, from: u64, until: u64) -> String {
+        let one = |(second, (path, body)): (&u64, &(String, Option<Vec<u8>>))| {
+            let was_there = self.truth(second - 1).contains_key(path);
+            let kind = match body {
+                None => "deleted",
+                Some(_) if was_there => "updated",
+                Some(_) => "created",
+            };
+            let told = told(&self.server.url(path), kind, *second, body.as_deref().unwrap_or_default());
+            if body.is_some() { self.linked(&told, *second) } else { told }
+        };
+        self.events.range(from..until).map(one).collect()
+    }
+
+    /// An archive of documents, each with attributes.
+    fn archive(&self, capability: &str, parts: &[(String, String)]) {
+        let one = |(path, md): &(String, String)| {
+            entry(&self.server.url(path), &format!("capability=\"{}\" {md}", capability.trim_end_matches("-archive")))
+        };
+        let parts: String = parts.iter().map(one).collect();
+        let begin = format!("from=\"{}\"", at(0));
+        self.server.file(&format!("/{capability}.xml"), document(capability, &begin, "", &parts));
+    }
+
+    fn archive_lists(&self, seconds: &[u64]) {
+        let parts: Vec<(String, String)> = seconds
+            .iter()
+            .map(|second| {
+                self.list(&format!("/archive/list-{second}.xml"), *second);
+                (format!("/archive/list-{second}.xml"), format!("at=\"{}\"", at(*second)))
+            })
+            .collect();
+        self.archive("resourcelist-archive", &parts);
+    }
+
+    fn archive_changes(&self, intervals: &[(u64, u64)]) {
+        let parts: Vec<(String, String)> = intervals
+            .iter()
+            .map(|(from, until)| {
+                let path = format!("/archive/changes-{from}.xml");
+                self.server.file(&path, change_list(Some(*from), Some(*until), "", &self.changes(*from, *until)));
+                (path, format!("from=\"{}\" until=\"{}\"", at(*from), at(*until)))
+            })
+            .collect();
+        self.archive("changelist-archive", &parts);
+    }
+
+    fn today(&self) {
+        self.list("/resourcelist.xml", TODAY);
+    }
+
+    /// Holds the mirror to what there was at a moment: names, and all content if that can be had.
+    #[track_caller]
+    fn agrees(&self, mirror: &Mirror, second: u64, content: bool) {
+        let there = self.truth(second);
+        let is_prefix = |path: &str| there.keys().any(|other| other.starts_with(&format!("{path}/")));
+        let shown = |path: &String| {
+            let path = path.trim_start_matches('/');
+            if is_prefix(&format!("/{path}")) { format!("{path}/@self") } else { path.to_owned() }
+        };
+        let mut expected: Vec<String> = there.keys().map(shown).collect();
+        expected.sort();
+        let then = format!(".versions/@{}", at(second));
+        assert_eq!(files(&mirror.path(&then)), expected, "second {second}: {:#}", mirror.status());
+        for (path, (since, body)) in there.iter().filter(|_| content) {
+            let below = format!("{then}/{}", shown(path));
+            let read = mirror.read(&below).unwrap_or_else(|error| panic!("{below}: {error}: {}", mirror.errors()));
+            let (read, body) = (String::from_utf8_lossy(&read), String::from_utf8_lossy(body));
+            assert_eq!(read, body, "second {second}, {path} since {since}");
+        }
+    }
+
+    fn agrees_at_random(&mut self, mirror: &Mirror, count: u64, from: u64, content: bool) {
+        for _ in 0..count {
+            let second = from + self.below(TODAY - from);
+            self.agrees(mirror, second, content);
+        }
+    }
+}
+
+/// A mount that keeps all history, when archives have been gone through.
+fn keeping_all(source: &str, more: &str) -> Mirror {
+    let mirror = Mirror::mount(source, &format!("poll=0,keep=all{more}"));
+    gone_through(&mirror);
+    mirror
+}
+
+fn gone_through(mirror: &Mirror) -> serde_json::Value {
+    let done = |archives: &serde_json::Value| archives["looked"].is_string() && archives["left"] == 0;
+    mirror.wait("archives are gone through", |status| done(&status["archives"]))["archives"].clone()
+}
+
+#[test]
+fn lists_and_changes_of_archives_become_history() {
+    let mut source = Chronicle::new(seed());
+    source.archive_lists(&LISTS);
+    source.archive_changes(&[(600, 1800), (1800, 3000)]);
+    source.server.file("/changelist.xml", change_list(Some(3000), None, "", &source.changes(3000, TODAY)));
+    source.today();
+    offer(&source.server, &["resourcelist", "changelist", "resourcelist-archive", "changelist-archive"]);
+    let mirror = keeping_all(&source.server.url("/"), "");
+    let archives = gone_through(&mirror);
+    assert_eq!(archives["failed"], 0, "{archives:#}: {}", mirror.errors());
+    // Three lists, two of changes, and that of today.
+    assert_eq!((&archives["read"], archives["since"].as_str()), (&6.into(), Some(at(600).as_str())), "{archives:#}");
+    source.agrees_at_random(&mirror, 50, 600, true);
+    for second in LISTS.into_iter().chain([TODAY]) {
+        source.agrees(&mirror, second, true);
+    }
+    assert_eq!(mirror.status()["state"], "complete");
+    // What was read is not read again.
+    let read = source.server.count("/archive/list-600.xml");
+    mirror.remount();
+    gone_through(&mirror);
+    mirror.refreshed();
+    gone_through(&mirror);
+    assert_eq!(source.server.count("/archive/list-600.xml"), read);
+    source.agrees_at_random(&mirror, 10, 600, true);
+}
