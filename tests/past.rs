@@ -17,6 +17,8 @@ struct Chronicle {
     random: u64,
     /// By second: path, and its content, or nothing if it went.
     events: BTreeMap<u64, (String, Option<Vec<u8>>)>,
+    /// Whether its archives are indexes of archives.
+    in_parts: bool,
 }
 
 /// When its lists were made.
@@ -27,7 +29,7 @@ const TODAY: u64 = 3600;
 impl Chronicle {
     /// Something happens to one of some resources every few seconds; of two, one's path is the beginning of the other's.
     fn new(random: u64) -> Self {
-        let mut chronicle = Self { server: Server::start(), random, events: BTreeMap::new() };
+        let mut chronicle = Self { server: Server::start(), random, events: BTreeMap::new(), in_parts: false };
         let mut paths: Vec<String> = (0..24).map(|n| format!("/d{}/r{n}.txt", n % 3)).collect();
         paths.extend(["/d0", "/e", "/e/below", "/d1/r1.txt/inner"].map(str::to_owned));
         let mut second = 1;
@@ -112,7 +114,12 @@ impl Chronicle {
         };
         let parts: String = parts.iter().map(one).collect();
         let begin = format!("from=\"{}\"", at(0));
-        self.server.file(&format!("/{capability}.xml"), document(capability, &begin, "", &parts));
+        let (whole, mut place) = (format!("/{capability}.xml"), format!("/{capability}.xml"));
+        if self.in_parts {
+            place = format!("/archive/{capability}-1.xml");
+            self.server.file(&whole, support::index(capability, &begin, &[self.server.url(&place)]));
+        }
+        self.server.file(&place, document(capability, &begin, "", &parts));
     }
 
     fn archive_lists(&self, seconds: &[u64]) {
@@ -136,6 +143,56 @@ impl Chronicle {
             })
             .collect();
         self.archive("changelist-archive", &parts);
+    }
+
+    /// Dumps of these moments, each with a package that is the only place of what has changed since.
+    fn archive_dumps(&self, seconds: &[u64]) {
+        let parts: Vec<(String, String)> = seconds
+            .iter()
+            .map(|second| {
+                let item = |(path, (since, body)): (&String, &(u64, Vec<u8>))| {
+                    Item::new(&self.server.url(path), body).at(&format!("/{since}"))
+                };
+                let items: Vec<Item> = self.truth(*second).iter().map(item).collect();
+                let (dump, packed) = (format!("/archive/dump-{second}.xml"), format!("/archive/dump-{second}.zip"));
+                self.server.file(&packed, package(&at(*second), &items));
+                let packages = [(self.server.url(&packed), "type=\"application/zip\"".to_owned(), String::new())];
+                let md = format!("at=\"{}\"", at(*second));
+                self.server.file(&dump, support::dump::dump(&md, &packages));
+                (dump, md)
+            })
+            .collect();
+        self.archive("resourcedump-archive", &parts);
+    }
+
+    fn archive_change_dumps(&self, intervals: &[(u64, u64)]) {
+        let parts: Vec<(String, String)> = intervals
+            .iter()
+            .map(|(from, until)| {
+                let (mut items, mut entries) = (Vec::new(), String::new());
+                for (second, (path, body)) in self.events.range(from..until) {
+                    let url = self.server.url(path);
+                    let was_there = self.truth(second - 1).contains_key(path);
+                    let kind = if was_there { "updated" } else { "created" };
+                    let Some(body) = body else {
+                        entries += &told(&url, "deleted", *second, b"");
+                        continue;
+                    };
+                    let told = told(&url, kind, *second, body);
+                    entries += &told.replace("<rs:md ", &format!("<rs:md path=\"/{second}\" "));
+                    items.push(Item::new(&url, body).at(&format!("/{second}")));
+                }
+                let interval = support::changes::interval(Some(*from), Some(*until));
+                let manifest = document("changedump-manifest", &interval, "", &entries);
+                let (dump, packed) =
+                    (format!("/archive/changedump-{from}.xml"), format!("/archive/changes-{from}.zip"));
+                self.server.file(&packed, package_with(&manifest, &items));
+                let listed = entry(&self.server.url(&packed), &format!("type=\"application/zip\" {interval}"));
+                self.server.file(&dump, document("changedump", &interval, "", &listed));
+                (dump, interval)
+            })
+            .collect();
+        self.archive("changedump-archive", &parts);
     }
 
     fn today(&self) {
@@ -209,4 +266,95 @@ fn lists_and_changes_of_archives_become_history() {
     gone_through(&mirror);
     assert_eq!(source.server.count("/archive/list-600.xml"), read);
     source.agrees_at_random(&mirror, 10, 600, true);
+}
+
+#[test]
+fn packages_of_archives_have_what_was() {
+    let mut source = Chronicle::new(seed());
+    source.archive_dumps(&LISTS);
+    source.archive_change_dumps(&[(600, 1800), (1800, TODAY)]);
+    source.today();
+    offer(&source.server, &["resourcelist", "resourcedump-archive", "changedump-archive"]);
+    // Nothing is kept anywhere else.
+    (0..TODAY).for_each(|second| source.server.remove(&format!("/kept/{second}")));
+    let mirror = keeping_all(&source.server.url("/"), "");
+    let archives = gone_through(&mirror);
+    assert_eq!((&archives["read"], &archives["failed"]), (&5.into(), &0.into()), "{archives:#}: {}", mirror.errors());
+    source.agrees_at_random(&mirror, 25, 600, true);
+    // What is packed together with it came with what was read, and reads on without the Source.
+    mirror.refreshed();
+    source.agrees_at_random(&mirror, 10, 600, true);
+}
+
+#[test]
+fn without_changes_each_list_is_right_of_its_moment() {
+    let source = Chronicle::new(seed());
+    source.archive_lists(&[200, 400, 600, 1800, 3000]);
+    source.today();
+    offer(&source.server, &["resourcelist", "resourcelist-archive"]);
+    let mirror = keeping_all(&source.server.url("/"), "");
+    for second in [200, 400, 600, 1800, 3000, TODAY] {
+        source.agrees(&mirror, second, true);
+    }
+    // Nothing is told of before the first of them, but for what says itself that it was there.
+    let before = files(&mirror.path(&format!(".versions/@{}", at(199))));
+    let there = source.truth(199);
+    let is_there = |path: &String| there.contains_key(&format!("/{}", path.trim_end_matches("/@self")));
+    assert!(before.iter().all(is_there), "{before:?}");
+}
+
+#[test]
+fn what_cannot_be_read_keeps_nothing_else_and_is_tried_again() {
+    let mut source = Chronicle::new(seed());
+    source.archive_lists(&LISTS);
+    source.archive_changes(&[(600, 1800), (1800, 3000)]);
+    source.today();
+    source.server.file("/changelist.xml", change_list(Some(3000), None, "", &source.changes(3000, TODAY)));
+    offer(&source.server, &["resourcelist", "changelist", "resourcelist-archive", "changelist-archive"]);
+    let whole = resource_list(&at(1800), &source.entries(1800));
+    let cut = &whole[..whole.len() / 2];
+    source.server.file("/archive/list-1800.xml", cut.as_bytes());
+    source.server.remove("/archive/changes-1800.xml");
+    let mirror = keeping_all(&source.server.url("/"), "");
+    let archives = gone_through(&mirror);
+    assert_eq!((&archives["read"], &archives["failed"]), (&4.into(), &2.into()), "{archives:#}");
+    let errors = mirror.errors();
+    assert!(errors.contains("list-1800.xml") && errors.contains("changes-1800.xml"), "{errors}");
+    for second in [600, 1000, 1799, 3000, 3300, TODAY] {
+        source.agrees(&mirror, second, true);
+    }
+    assert_eq!(mirror.status()["state"], "complete", "the mirror is what it was");
+    // Once they are there, the next look finds them.
+    source.archive_lists(&LISTS);
+    source.archive_changes(&[(600, 1800), (1800, 3000)]);
+    mirror.refreshed();
+    mirror.wait("they are read", |status| status["archives"]["failed"] == 0 && status["archives"]["read"] == 6);
+    source.agrees_at_random(&mirror, 25, 600, true);
+}
+
+#[test]
+fn an_archive_in_parts_and_a_mirror_that_was_there_before() {
+    let mut source = Chronicle::new(seed());
+    source.today();
+    offer(&source.server, &["resourcelist", "changelist", "resourcelist-archive", "changelist-archive"]);
+    source.server.file("/changelist.xml", change_list(Some(3000), None, "", &source.changes(3000, TODAY)));
+    let mut mirror = Mirror::mount(&source.server.url("/"), "poll=0,exclude=/d2");
+    // An index of archives, as there may be too many documents for one.
+    source.in_parts = true;
+    source.archive_lists(&LISTS);
+    source.archive_changes(&[(0, 600), (600, 1800), (1800, 3000)]);
+    assert_eq!(mirror.status()["archives"], serde_json::Value::Null);
+    mirror.set_options("poll=0,keep=all,exclude=/d2");
+    mirror.remount();
+    mirror.refreshed();
+    mirror.wait("archives are read", |status| status["archives"]["read"] == 7);
+    gone_through(&mirror);
+    // The filter is of all times.
+    let left_out = files(&mirror.path(&format!(".versions/@{}/d2", at(TODAY)))).len();
+    assert_eq!(left_out, 0);
+    mirror.set_options("poll=0,keep=all");
+    mirror.remount();
+    source.agrees_at_random(&mirror, 25, 1, true);
+    let text = support::output(&["status", &mirror.path("").to_string_lossy()]);
+    assert!(text.contains("archives   7 documents, back to"), "{text}");
 }

@@ -41,6 +41,8 @@ pub struct ArchivedRow {
 pub struct Reach {
     /// The moments at which complete lists were made that are known, ascending.
     pub snapshots: Vec<Datetime>,
+    /// The first of them that the tree was made from: what happened since is followed.
+    pub first: Option<Datetime>,
     /// What of archives was read.
     pub archived: Vec<ArchivedRow>,
 }
@@ -51,8 +53,11 @@ impl Reader {
     /// # Errors
     /// If SQLite fails.
     pub fn reach(&self, rset: i64) -> Result<Reach> {
-        let mut statement = self.connection().prepare_cached("SELECT at FROM snapshot WHERE rset = ?1 ORDER BY at")?;
-        let snapshots = statement.query_map([rset], |row| Ok(Datetime::from_nanos(row.get(0)?)))?;
+        let mut statement =
+            self.connection().prepare_cached("SELECT at, own FROM snapshot WHERE rset = ?1 ORDER BY at")?;
+        let snapshots: Vec<(Datetime, bool)> = statement
+            .query_map([rset], |row| Ok((Datetime::from_nanos(row.get(0)?), row.get(1)?)))?
+            .collect::<rusqlite::Result<_>>()?;
         let mut rows = self.connection().prepare_cached(
             "SELECT url, capability, begin, failure FROM archived WHERE rset = ?1 ORDER BY begin, url",
         )?;
@@ -67,7 +72,8 @@ impl Reader {
             Ok(row)
         })?;
         Ok(Reach {
-            snapshots: snapshots.collect::<rusqlite::Result<_>>()?,
+            first: snapshots.iter().find(|(_, own)| *own).map(|(at, _)| *at),
+            snapshots: snapshots.into_iter().map(|(at, _)| at).collect(),
             archived: archived.collect::<rusqlite::Result<_>>()?,
         })
     }
@@ -185,18 +191,21 @@ impl Transaction<'_> {
         if let Some((last, _)) = page.last() {
             return Ok(Some(*last));
         }
-        self.put_snapshot(past.rset, at)?;
+        self.put_snapshot(past.rset, at, false)?;
         if let Err(place) = past.snapshots.binary_search(&moment) {
             past.snapshots.insert(place, moment);
         }
         Ok(None)
     }
 
-    /// Notes that a complete list is known that was made then.
-    pub(super) fn put_snapshot(&self, rset: i64, at: Datetime) -> Result<()> {
+    /// Notes that a complete list is known that was made then; `own`, if the tree is.
+    pub(super) fn put_snapshot(&self, rset: i64, at: Datetime, own: bool) -> Result<()> {
         self.connection()
-            .prepare_cached("INSERT OR IGNORE INTO snapshot (rset, at) VALUES (?1, ?2)")?
-            .execute([rset, at.nanos()])?;
+            .prepare_cached(
+                "INSERT INTO snapshot (rset, at, own) VALUES (?1, ?2, ?3)
+                 ON CONFLICT (rset, at) DO UPDATE SET own = max(own, excluded.own)",
+            )?
+            .execute(params![rset, at.nanos(), own])?;
         Ok(())
     }
 

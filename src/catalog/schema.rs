@@ -270,8 +270,13 @@ const STEPS: [&str; 8] = ["
     ALTER TABLE rset ADD COLUMN left_out INTEGER NOT NULL DEFAULT 0; -- how many of its resources are not shown
 ", "
     -- When a complete list was made that is known.
-    CREATE TABLE snapshot (rset INTEGER NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (rset, at)) WITHOUT ROWID;
-    INSERT INTO snapshot SELECT id, at FROM rset WHERE at IS NOT NULL;
+    CREATE TABLE snapshot (
+        rset INTEGER NOT NULL,
+        at INTEGER NOT NULL,
+        own INTEGER NOT NULL,           -- whether the tree was made from it, or held to it
+        PRIMARY KEY (rset, at)
+    ) WITHOUT ROWID;
+    INSERT INTO snapshot SELECT id, at, 1 FROM rset WHERE at IS NOT NULL;
 
     -- A document of an archive that is in the history.
     CREATE TABLE archived (

@@ -106,7 +106,7 @@ impl Transaction<'_> {
                 result.held_edition
             ],
         )?;
-        result.at.map_or(Ok(()), |at| self.put_snapshot(rset, at))
+        result.at.map_or(Ok(()), |at| self.put_snapshot(rset, at, true))
     }
 
     /// Notes that the changes of a set were followed, and from what.

@@ -144,7 +144,7 @@ impl Archives {
             since: None,
         };
         let mut since = None;
-        for Reach { snapshots, archived } in reaches.filter(|_| engine.keeps_all()) {
+        for Reach { snapshots, archived, .. } in reaches.filter(|_| engine.keeps_all()) {
             let (read, failed): (Vec<_>, Vec<_>) = archived.into_iter().partition(|row| row.failure.is_none());
             (all.read, all.failed) = (all.read + read.len() as u64, all.failed + failed.len() as u64);
             since = read.iter().filter_map(|row| row.begin).chain(snapshots).chain(since).min();

@@ -178,8 +178,7 @@ async fn plan(engine: &Arc<Engine>, set: &SetRow) -> Result<Plan, SyncError> {
     };
     let archived = KINDS.iter().filter_map(|kind| kind.archive()).any(|archive| urls(archive).next().is_some());
     let follows = offers.iter().any(|offer| offer.capability.tells_changes()) && set.state != SetState::Gap;
-    let first = reach.snapshots.first().copied();
-    let mut plan = Plan { horizon: first.filter(|_| follows), ..Plan::default() };
+    let mut plan = Plan { horizon: reach.first.filter(|_| follows), ..Plan::default() };
     let is_past =
         |begin: Option<Datetime>| begin.is_none_or(|begin| plan.horizon.is_none_or(|horizon| begin < horizon));
     let is_read = |planned: &Planned| {
