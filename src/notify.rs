@@ -1,5 +1,5 @@
 //! Channels of notifications: WebSub and WebSocket (Change Notification 4; the draft 0.8, 6), and the HTTP callback of 2012
-//! (0.1, 5.2.2).
+//! and XMPP PubSub of 2012 (0.1, 5.2; the latter only if the feature `xmpp` was built in).
 //!
 //! **Owns** which of the channels that a Source offers are joined, the subscriptions at hubs and their leases, the
 //! callback server, the connections of WebSockets, and whom to believe.
@@ -20,6 +20,8 @@ mod listener;
 mod signature;
 mod websocket;
 mod websub;
+#[cfg(feature = "xmpp")]
+mod xmpp;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -281,9 +283,22 @@ impl Supervisor {
             Scheme::WebSub | Scheme::Callback if self.context.callback.is_some() => None,
             Scheme::WebSub => Some("hubs cannot reach this mount; say how with listen=".to_owned()),
             Scheme::Callback => Some("the Source cannot reach this mount; say how with listen=".to_owned()),
+            #[cfg(feature = "xmpp")]
+            Scheme::Xmpp => match xmpp::Node::of(&one.channel.url) {
+                Some(node) if self.context.client.account(&node.service).is_some() => None,
+                Some(node) => Some(no_account(&node.service)),
+                None => Some("its URL names no node of a PubSub service".to_owned()),
+            },
+            #[cfg(not(feature = "xmpp"))]
+            Scheme::Xmpp => Some("this program was built without XMPP; build it with --features xmpp".to_owned()),
             Scheme::Other => Some("a transport that is not known".to_owned()),
         }
     }
+}
+
+#[cfg(feature = "xmpp")]
+fn no_account(service: &str) -> String {
+    format!("an account is needed: say which in credentials=FILE, as in: {service} xmpp USER@DOMAIN:PASSWORD")
 }
 
 /// How a channel is joined.
@@ -292,6 +307,7 @@ enum Scheme {
     WebSub,
     WebSocket,
     Callback,
+    Xmpp,
     Other,
 }
 
@@ -301,6 +317,7 @@ fn scheme(one: &OfferedChannel) -> Scheme {
         "http" | "https" => Scheme::WebSub,
         "ws" | "wss" => Scheme::WebSocket,
         other if other.starts_with(callback::SCHEME) => Scheme::Callback,
+        "xmpp" => Scheme::Xmpp,
         _ => Scheme::Other,
     }
 }
@@ -312,9 +329,8 @@ pub fn transport(one: &OfferedChannel) -> &'static str {
         Scheme::WebSub => "websub",
         Scheme::WebSocket => "websocket",
         Scheme::Callback => "callback",
-        Scheme::Other => {
-            one.channel.url.split(':').next().map_or("other", |scheme| if scheme == "xmpp" { "xmpp" } else { "other" })
-        }
+        Scheme::Xmpp => "xmpp",
+        Scheme::Other => "other",
     }
 }
 
@@ -333,6 +349,8 @@ fn join(context: &Arc<Context>, one: &OfferedChannel) -> JoinHandle<()> {
     match scheme(&one) {
         Scheme::WebSocket => tokio::spawn(websocket::stay(context, one)),
         Scheme::Callback => tokio::spawn(callback::stay(context, one)),
+        #[cfg(feature = "xmpp")]
+        Scheme::Xmpp => tokio::spawn(xmpp::stay(context, one)),
         _ => tokio::spawn(websub::stay(context, one)),
     }
 }

@@ -22,10 +22,12 @@ mod links;
 mod pace;
 mod push;
 mod reach;
+#[cfg(feature = "xmpp")]
+mod tls;
 
 pub use client::{Answer, Asked, Client, Options, Validators};
 pub use content::{Expected, Form, Hasher, Sums, decode, locations, verify};
-pub use credentials::Credentials;
+pub use credentials::{Account, Credentials};
 pub use discovery::{CapabilityDocument, Discovery, FoundSet, Route, discover};
 pub use error::{SourceError, Trouble};
 pub use links::{LinkValue, parse_link_header};

@@ -123,6 +123,9 @@ pub struct Client {
     options: Options,
     /// What `ca` has: its file may be out of reach later.
     authorities: Vec<reqwest::Certificate>,
+    /// The same, for other protocols.
+    #[cfg(feature = "xmpp")]
+    trusted: Vec<rustls::pki_types::CertificateDer<'static>>,
     timeout_millis: AtomicU64,
     pace: Pace,
 }
@@ -174,7 +177,18 @@ impl Client {
             let built = build(&options, &authorities, true)?;
             upgrading.get_or_init(|| built);
         }
-        Ok(Arc::new(Self { http, upgrading, options, authorities, timeout_millis, pace }))
+        #[cfg(feature = "xmpp")]
+        let trusted = options.ca.as_deref().map(super::tls::trusted).transpose()?.unwrap_or_default();
+        Ok(Arc::new(Self {
+            http,
+            upgrading,
+            options,
+            authorities,
+            #[cfg(feature = "xmpp")]
+            trusted,
+            timeout_millis,
+            pace,
+        }))
     }
 
     /// The longest wait for progress.
@@ -384,6 +398,18 @@ impl Client {
         } else {
             Trouble::Broken(deepest(error))
         }
+    }
+
+    /// The account that is subscribed at a PubSub service, if there is one.
+    #[cfg(feature = "xmpp")]
+    pub(crate) fn account(&self, service: &str) -> Option<&super::Account> {
+        self.options.credentials.account(service)
+    }
+
+    /// How other protocols than HTTP do TLS: with the same authorities.
+    #[cfg(feature = "xmpp")]
+    pub(crate) fn tls(&self) -> std::result::Result<rustls::ClientConfig, String> {
+        super::tls::config(&self.trusted)
     }
 
     /// Who we are, for this URL.

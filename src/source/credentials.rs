@@ -11,15 +11,55 @@ use thiserror::Error;
 use url::Url;
 
 /// The credentials of a file, by origin. A line each: `HOST[:PORT] bearer TOKEN` or
-/// `HOST[:PORT] basic USER:PASSWORD`; for HTTPS, unless the host is written `http://HOST[:PORT]`.
+/// `HOST[:PORT] basic USER:PASSWORD`; for HTTPS, unless the host is written `http://HOST[:PORT]`. For the PubSub service of an
+/// XMPP channel, `SERVICE xmpp USER@DOMAIN:PASSWORD`, with ` at HOST:PORT` after it where the domain's server is not found by DNS.
 /// Lines that begin with `#` and empty lines say nothing.
 #[derive(Default)]
-pub struct Credentials(HashMap<(String, String, u16), String>);
+pub struct Credentials {
+    headers: HashMap<(String, String, u16), String>,
+    accounts: HashMap<String, Account>,
+}
+
+/// An account at an XMPP server.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Account {
+    /// Its bare address.
+    pub jid: String,
+    /// Its password.
+    pub password: String,
+    /// Where its server is, if that is said.
+    pub server: Option<(String, u16)>,
+}
+
+/// Secrets are never shown.
+impl fmt::Debug for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Account of {}", self.jid)
+    }
+}
+
+impl Account {
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        let (jid, password) = text.split_once(':').ok_or("an account is USER@DOMAIN:PASSWORD")?;
+        if !jid.split_once('@').is_some_and(|(user, domain)| !user.is_empty() && !domain.is_empty()) {
+            return Err("an account is USER@DOMAIN:PASSWORD");
+        }
+        let server = password.rsplit_once(" at ").and_then(|(_, server)| {
+            let (host, port) = server.trim().rsplit_once(':')?;
+            Some((host.trim_matches(['[', ']']).to_owned(), port.parse().ok()?))
+        });
+        let password = match &server {
+            Some(_) => password.rsplit_once(" at ").map_or(password, |(password, _)| password),
+            None => password,
+        };
+        Ok(Self { jid: jid.to_owned(), password: password.to_owned(), server })
+    }
+}
 
 /// Secrets are never shown.
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Credentials for {} hosts", self.0.len())
+        write!(f, "Credentials for {} hosts", self.headers.len() + self.accounts.len())
     }
 }
 
@@ -39,7 +79,7 @@ pub enum CredentialsError {
     Open(String),
     /// A line is not understood. The line itself is not shown: it may hold a secret.
     #[error(
-        "credentials file {path}, line {line}: {problem}; expected: HOST[:PORT] bearer TOKEN, or HOST[:PORT] basic USER:PASSWORD"
+        "credentials file {path}, line {line}: {problem}; expected: HOST[:PORT] bearer TOKEN, HOST[:PORT] basic USER:PASSWORD, or SERVICE xmpp USER@DOMAIN:PASSWORD"
     )]
     Line {
         /// The file.
@@ -68,7 +108,7 @@ impl Credentials {
     }
 
     fn parse(text: &str) -> Result<Self, (usize, &'static str)> {
-        let mut known = HashMap::new();
+        let mut known = Self::default();
         for (index, line) in text.lines().enumerate() {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
@@ -79,23 +119,33 @@ impl Credentials {
             let (Some(host), Some(kind), Some(secret)) = (words.next(), words.next(), words.next()) else {
                 return Err(wrong("three words are needed"));
             };
+            if kind == "xmpp" {
+                known.accounts.insert(host.to_ascii_lowercase(), Account::parse(secret).map_err(wrong)?);
+                continue;
+            }
             let origin = if host.contains("://") { host.to_owned() } else { format!("https://{host}") };
             let origin = Url::parse(&origin).ok().and_then(|url| origin_of(&url)).ok_or(wrong("that is no host"))?;
             let header = match kind {
                 "bearer" => format!("Bearer {secret}"),
                 "basic" if secret.contains(':') => format!("Basic {}", STANDARD.encode(secret)),
                 "basic" => return Err(wrong("a basic secret is USER:PASSWORD")),
-                _ => return Err(wrong("the second word is neither basic nor bearer")),
+                _ => return Err(wrong("the second word is none of basic, bearer and xmpp")),
             };
-            known.insert(origin, header);
+            known.headers.insert(origin, header);
         }
-        Ok(Self(known))
+        Ok(known)
     }
 
     /// The value of the `Authorization` header for this URL, if there is one for its origin.
     #[must_use]
     pub fn header(&self, url: &Url) -> Option<&str> {
-        self.0.get(&origin_of(url)?).map(String::as_str)
+        self.headers.get(&origin_of(url)?).map(String::as_str)
+    }
+
+    /// The account that is subscribed at a PubSub service, if there is one.
+    #[must_use]
+    pub fn account(&self, service: &str) -> Option<&Account> {
+        self.accounts.get(&service.to_ascii_lowercase())
     }
 }
 
@@ -128,8 +178,28 @@ mod tests {
     }
 
     #[test]
+    fn accounts_are_for_services() {
+        let text = "pubsub.a.example xmpp me@a.example:pass: word\nB.example xmpp me@b.example:at at [::1]:5222\n";
+        let known = Credentials::parse(text).unwrap();
+        let account = |jid: &str, password: &str, server: Option<(&str, u16)>| Account {
+            jid: jid.to_owned(),
+            password: password.to_owned(),
+            server: server.map(|(host, port)| (host.to_owned(), port)),
+        };
+        assert_eq!(known.account("pubsub.a.example"), Some(&account("me@a.example", "pass: word", None)));
+        assert_eq!(known.account("b.example"), Some(&account("me@b.example", "at", Some(("::1", 5222)))));
+        assert_eq!(known.account("a.example"), None);
+        assert!(!format!("{known:?} {:?}", known.account("b.example")).contains("word"));
+    }
+
+    #[test]
     fn a_bad_line_is_named_and_not_shown() {
-        for (text, line) in [("a.example bearer", 1), ("\na.example digest x", 2), ("a.example basic secret", 1)] {
+        for (text, line) in [
+            ("a.example bearer", 1),
+            ("\na.example digest x", 2),
+            ("a.example basic secret", 1),
+            ("a.example xmpp me:secret", 1),
+        ] {
             assert_eq!(Credentials::parse(text).unwrap_err().0, line);
         }
     }
