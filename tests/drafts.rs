@@ -6,7 +6,7 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use support::draft::{Draft, example, paths};
+use support::draft::{Draft, Pushing, change_set, example, listed, paths, robots, sitemap_of_2012};
 use support::dump::{Item, package_with};
 use support::server::Reply;
 use support::{Mirror, output, xattr};
@@ -34,18 +34,6 @@ fn published(text: &str, time: &str) -> String {
     text.replace("2012-08-08T16:30:00Z", time).replace("2012-10-31T09:00:00Z", time)
 }
 
-fn sitemap_of_2012(modified: &str, links: &str, entries: &str) -> String {
-    format!(
-        "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" xmlns:rs=\"http://www.openarchives.org/rs/terms/\" \
-         xmlns:xhtml=\"http://www.w3.org/1999/xhtml\"><xhtml:meta name=\"DCTERMS.modified\" content=\"{modified}\"/>{links}{entries}</urlset>"
-    )
-}
-
-/// A Change Set of 2012 with these entries.
-fn change_set(modified: &str, links: &str, entries: &str) -> String {
-    sitemap_of_2012(modified, links, entries).replacen("<urlset ", "<urlset rs:type=\"changeset\" ", 1)
-}
-
 fn document_of_2013(capability: &str, modified: &str, entries: &str) -> String {
     format!(
         "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" xmlns:rs=\"http://www.openarchives.org/rs/\">\
@@ -54,15 +42,7 @@ fn document_of_2013(capability: &str, modified: &str, entries: &str) -> String {
     )
 }
 
-fn listed(path: &str, lastmod: &str) -> String {
-    format!("<url><loc>http://example.com{path}</loc><lastmod>{lastmod}</lastmod></url>")
-}
-
 const CURRENT: &str = "<xhtml:link href=\"http://example.com/changesets/most_recent.xml\" rel=\"current http://www.openarchives.org/rs/changeset\"/>";
-
-fn robots(draft: &Draft) {
-    draft.server.file("/robots.txt", format!("User-agent: *\nSitemap: {}\n", draft.server.url("/sitemap.xml")));
-}
 
 #[test]
 fn each_sitemap_of_2012_is_mounted_and_followed() {
@@ -417,45 +397,6 @@ fn versions_of_2012_are_had_by_memento_and_timegate() {
             "{name}"
         );
         assert_eq!(mirror.read(".versions/@20120808T120000Z/res1").unwrap(), then.as_bytes(), "{name}");
-    }
-}
-
-/// A Source of 2012 that pushes its changes, and what it has.
-struct Pushing {
-    draft: Draft,
-    second: u32,
-}
-
-impl Pushing {
-    /// With ten resources, and a link to where it takes subscriptions.
-    fn start(link: &str) -> Self {
-        let mut draft = Draft::start();
-        (0..10).for_each(|n| draft.put(&format!("/res{n}"), &format!("first {n}"), false));
-        robots(&draft);
-        let entries: String = draft.content.keys().map(|path| listed(path, "2012-08-01T00:00:00Z")).collect();
-        draft.serve("/sitemap.xml", &sitemap_of_2012("2012-08-01T00:00:00Z", link, &entries));
-        Self { draft, second: 0 }
-    }
-
-    /// Changes one resource; returns the Change Set that tells of it.
-    fn changes(&mut self, random: u64) -> String {
-        self.second += 1;
-        let path = format!("/res{}", random % 13);
-        let time =
-            format!("2012-08-09T{:02}:{:02}:{:02}Z", self.second / 3600, self.second / 60 % 60, self.second % 60);
-        let known = self.draft.content.contains_key(&path);
-        let entry = if known && (random / 13).is_multiple_of(4) {
-            self.draft.delete(&path);
-            format!("<url><loc>http://example.com{path}</loc><expires>{time}</expires></url>")
-        } else {
-            self.draft.put(&path, &format!("change {} of {path}", self.second), false);
-            let kind = if known { "updated" } else { "created" };
-            listed(&path, &time)
-                .replace("<lastmod>", &format!("<lastmod rs:type=\"{kind}\">"))
-                .replace("</url>", "<rs:fixity type=\"md5\">x</rs:fixity></url>")
-        };
-        let set = change_set("x", "", &entry).replace("<xhtml:meta name=\"DCTERMS.modified\" content=\"x\"/>", "");
-        self.draft.made(&set)
     }
 }
 

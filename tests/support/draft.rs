@@ -150,3 +150,84 @@ fn with_facts(block: &str, sent: &[u8]) -> String {
     put("<rs:fixity type=\"md5\">", "<", &|_| STANDARD.encode(Md5::digest(sent)));
     made
 }
+
+pub fn sitemap_of_2012(modified: &str, links: &str, entries: &str) -> String {
+    format!(
+        "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" xmlns:rs=\"http://www.openarchives.org/rs/terms/\" \
+         xmlns:xhtml=\"http://www.w3.org/1999/xhtml\"><xhtml:meta name=\"DCTERMS.modified\" content=\"{modified}\"/>{links}{entries}</urlset>"
+    )
+}
+
+/// A Change Set of 2012 with these entries.
+pub fn change_set(modified: &str, links: &str, entries: &str) -> String {
+    sitemap_of_2012(modified, links, entries).replacen("<urlset ", "<urlset rs:type=\"changeset\" ", 1)
+}
+
+pub fn listed(path: &str, lastmod: &str) -> String {
+    format!("<url><loc>http://example.com{path}</loc><lastmod>{lastmod}</lastmod></url>")
+}
+
+pub fn robots(draft: &Draft) {
+    draft.server.file("/robots.txt", format!("User-agent: *\nSitemap: {}\n", draft.server.url("/sitemap.xml")));
+}
+
+/// A Source of 2012 that pushes its changes, and what it has.
+pub struct Pushing {
+    pub draft: Draft,
+    second: u32,
+    link: String,
+    /// What the last change was made to.
+    before: BTreeMap<String, (Vec<u8>, Vec<u8>)>,
+}
+
+impl Pushing {
+    /// With ten resources, and a link to where it takes subscriptions.
+    pub fn start(link: &str) -> Self {
+        let mut draft = Draft::start();
+        (0..10).for_each(|n| draft.put(&format!("/res{n}"), &format!("first {n}"), false));
+        robots(&draft);
+        let entries: String = draft.content.keys().map(|path| listed(path, "2012-08-01T00:00:00Z")).collect();
+        draft.serve("/sitemap.xml", &sitemap_of_2012("2012-08-01T00:00:00Z", link, &entries));
+        Self { draft, second: 0, link: link.to_owned(), before: BTreeMap::new() }
+    }
+
+    /// Changes one resource; returns the Change Set that tells of it.
+    pub fn changes(&mut self, random: u64) -> String {
+        self.second += 1;
+        self.before = self.draft.content.clone();
+        let path = format!("/res{}", random % 13);
+        let time =
+            format!("2012-08-09T{:02}:{:02}:{:02}Z", self.second / 3600, self.second / 60 % 60, self.second % 60);
+        let known = self.draft.content.contains_key(&path);
+        let entry = if known && (random / 13).is_multiple_of(4) {
+            self.draft.delete(&path);
+            format!("<url><loc>http://example.com{path}</loc><expires>{time}</expires></url>")
+        } else {
+            self.draft.put(&path, &format!("change {} of {path}", self.second), false);
+            let kind = if known { "updated" } else { "created" };
+            listed(&path, &time)
+                .replace("<lastmod>", &format!("<lastmod rs:type=\"{kind}\">"))
+                .replace("</url>", "<rs:fixity type=\"md5\">x</rs:fixity></url>")
+        };
+        let set = change_set("x", "", &entry).replace("<xhtml:meta name=\"DCTERMS.modified\" content=\"x\"/>", "");
+        self.draft.made(&set)
+    }
+
+    /// The last change did not happen.
+    pub fn undo(&mut self) {
+        let gone: Vec<String> =
+            self.draft.content.keys().filter(|path| !self.before.contains_key(*path)).cloned().collect();
+        gone.iter().for_each(|path| self.draft.delete(path));
+        for (path, (body, plain)) in self.before.clone() {
+            self.draft.put(&path, &String::from_utf8(plain.clone()).expect("text"), body != plain);
+        }
+    }
+
+    /// Its Sitemap lists what there is.
+    pub fn lists(&self) {
+        let time =
+            format!("2012-08-09T{:02}:{:02}:{:02}Z", self.second / 3600, self.second / 60 % 60, self.second % 60);
+        let entries: String = self.draft.content.keys().map(|path| listed(path, &time)).collect();
+        self.draft.serve("/sitemap.xml", &sitemap_of_2012(&time, &self.link, &entries));
+    }
+}

@@ -18,6 +18,7 @@ pub mod peer;
 pub mod pywb;
 pub mod server;
 pub mod telling;
+pub mod xmpp;
 
 use std::fs;
 use std::path::{Path, PathBuf};

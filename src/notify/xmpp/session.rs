@@ -197,7 +197,9 @@ impl Session {
                     let id = format!("resourcesync-{}", self.asked);
                     self.send(Iq::Get { from: None, to: None, id, payload: Ping.into() }.into()).await?;
                 }
-                Some(Err(ReadError::HardError(error))) => return Err(broken(error)),
+                Some(Err(ReadError::HardError(error))) => {
+                    return Err(broken(format_args!("the session broke off: {error}")));
+                }
                 Some(Err(ReadError::StreamFooterReceived)) | None => {
                     return Err(broken("the server closed the session"));
                 }
