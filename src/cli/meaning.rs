@@ -91,6 +91,14 @@ impl Meaning {
                 Some(protocol) if relation::is_callback(protocol) => {
                     self.note(Fate::Used, protocol, "changes are received by it, where listen= says at which address");
                 }
+                Some(protocol) if protocol.trim() == relation::XMPP => match cfg!(feature = "xmpp") {
+                    true => {
+                        self.note(Fate::Used, protocol, "changes are received by it, where credentials= has an account")
+                    }
+                    false => {
+                        self.note(Fate::Ignored, protocol, "this program was built without XMPP (--features xmpp)")
+                    }
+                },
                 Some(protocol) => self.note(Fate::Ignored, protocol, "changes are not received by this protocol"),
                 None => self.link(link),
             }

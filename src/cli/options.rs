@@ -121,7 +121,7 @@ pub const DEFINITIONS: &[Definition] = &[
     define(
         "credentials=FILE",
         "none",
-        "lines of HOST[:PORT] bearer TOKEN, or HOST[:PORT] basic USER:PASSWORD; readable by its owner only",
+        "lines of HOST[:PORT] bearer TOKEN, HOST[:PORT] basic USER:PASSWORD, or SERVICE xmpp USER@DOMAIN:PASSWORD; readable by its owner only",
     ),
     define(
         "allow_private",

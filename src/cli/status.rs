@@ -208,7 +208,13 @@ fn person(text: &mut String, report: &Report) {
 /// A channel of notifications, on one line.
 fn channel_text(channel: &ChannelReport, several: bool) -> String {
     let mut shown = if several { format!("{}, ", channel.set) } else { String::new() };
-    let transport = if channel.transport == "websocket" { "WebSocket" } else { "WebSub" };
+    let transport = match channel.transport.as_str() {
+        "websub" => "WebSub",
+        "websocket" => "WebSocket",
+        "callback" => "HTTP callback",
+        "xmpp" => "XMPP",
+        other => other,
+    };
     shown.push_str(&format!("{} by {transport}: {}", channel.capability, show::state(&channel.state)));
     let time =
         |text: &Option<String>| text.as_deref().and_then(|text| Datetime::parse(text).ok()).map(|(time, _)| time);
