@@ -22,6 +22,8 @@ type Result<T> = std::result::Result<T, CatalogError>;
 
 /// How many names are looked at in one go.
 const PAGE: i64 = 20_000;
+/// How long a list may take to be made: what it says was modified within that time after its moment was, meanwhile.
+const MAKING: i64 = 86_400_000_000_000;
 
 /// A document of an archive that is in the history, or cannot be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +45,8 @@ pub struct Reach {
     pub snapshots: Vec<Datetime>,
     /// The first of them that the tree was made from: what happened since is followed.
     pub first: Option<Datetime>,
+    /// The last of those.
+    pub last: Option<Datetime>,
     /// What of archives was read.
     pub archived: Vec<ArchivedRow>,
 }
@@ -73,6 +77,7 @@ impl Reader {
         })?;
         Ok(Reach {
             first: snapshots.iter().find(|(_, own)| *own).map(|(at, _)| *at),
+            last: snapshots.iter().rfind(|(_, own)| *own).map(|(at, _)| *at),
             snapshots: snapshots.into_iter().map(|(at, _)| at).collect(),
             archived: archived.collect::<rusqlite::Result<_>>()?,
         })
@@ -92,6 +97,8 @@ pub struct Past {
     fresh: i64,
     /// How many versions became known.
     pub versions: u64,
+    /// Whether anything changed that nobody was told of yet.
+    untold: bool,
 }
 
 impl Past {
@@ -99,7 +106,7 @@ impl Past {
     #[must_use]
     pub fn new(rset: i64, directory: i64, reach: &Reach) -> Self {
         let snapshots = reach.snapshots.iter().map(|at| at.nanos()).collect();
-        Self { rset, directory, snapshots, seen: Numbers::default(), fresh: i64::MAX, versions: 0 }
+        Self { rset, directory, snapshots, seen: Numbers::default(), fresh: i64::MAX, versions: 0, untold: false }
     }
 
     /// Another list is read from here on.
@@ -125,9 +132,13 @@ impl Transaction<'_> {
     /// # Errors
     /// If SQLite fails.
     pub fn listed_then(&mut self, past: &mut Past, at: Datetime, record: &Record) -> Result<Option<i64>> {
+        let (at, modified) = (at.nanos(), record.mtime.nanos());
         // What was modified while the list was made is listed as it was then.
-        let at = if record.dated == 1 { at.max(record.mtime) } else { at }.nanos();
-        let claim = if record.dated == 1 { record.mtime.nanos() } else { at };
+        let (at, claim) = match record.dated {
+            1 if modified <= at => (at, modified),
+            1 if modified.saturating_sub(at) < MAKING => (modified, modified),
+            _ => (at, at),
+        };
         let known = self.known_past(past, record)?;
         if let Some(known) = &known {
             past.seen.insert(known.names.own);
@@ -216,6 +227,12 @@ impl Transaction<'_> {
     pub fn is_of_the_past(&self, version: i64) -> Result<bool> {
         let mut statement = self.connection().prepare_cached("SELECT until IS NOT NULL FROM version WHERE id = ?1")?;
         Ok(statement.query_row([version], |row| row.get(0))?)
+    }
+
+    /// Whoever looks at the past is to forget what was known of it: names below `.versions` are known to the kernel for good.
+    /// Of a past that was lost with a step, nobody knows whether anything changed.
+    pub fn tell_past(&mut self, past: Option<&mut Past>) {
+        self.tree.changes.too_many |= past.is_none_or(|past| std::mem::take(&mut past.untold));
     }
 
     /// Notes what came of a document of an archive.
@@ -337,8 +354,7 @@ impl Transaction<'_> {
         if names.in_directory != names.own {
             self.lived(names.in_directory, begin, end)?;
         }
-        // Names below `.versions` are known to the kernel for good.
-        self.tree.changes.too_many = true;
+        past.untold = true;
         if let Some((version, record)) = version.zip(record) {
             if told != Some(version) {
                 self.places_of(version, record)?;

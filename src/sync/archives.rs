@@ -20,13 +20,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::attach::Attacher;
-use super::behind::{AGAIN, AT_LAST, until};
+use super::behind::{AGAIN, until};
 use super::dumps::{self, Offered, Reading};
 use super::feeds;
 use super::lists::{self, Got, Spooled};
 use super::{Engine, SyncError};
 use crate::bounds;
-use crate::catalog::{ArchivedRow, Past, SetRow, SetState};
+use crate::catalog::{ArchivedRow, CatalogError, Past, SetRow, SetState, Transaction};
 use crate::document::{Capability, Datetime};
 use crate::source::{SourceError, Trouble};
 
@@ -63,8 +63,10 @@ struct Plan {
     snapshots: Vec<Planned>,
     /// By their beginning.
     changes: VecDeque<Planned>,
-    /// From when on everything is followed.
+    /// What happened from then on is followed, or is still to be listed.
     horizon: Option<Datetime>,
+    /// Indexes of changes that are done with when those are.
+    indexes: Vec<String>,
     failed: Vec<SourceError>,
 }
 
@@ -101,7 +103,7 @@ impl Engine {
                 }
             };
             tokio::select! {
-                () = until(Some(Instant::now() + again)) => retry = (retry * 2).min(AT_LAST),
+                () = until(Some(Instant::now() + again)) => retry = (retry * 2).min(LOOKED),
                 _ = asked.changed() => retry = AGAIN,
             }
         }
@@ -144,7 +146,7 @@ impl Engine {
 /// Brings what the archives of one set have into its history.
 async fn of_set(engine: &Arc<Engine>, set: &SetRow) -> Result<Came, SyncError> {
     let reach = engine.readers.ask(|reader| reader.reach(set.id))?;
-    let Plan { snapshots, changes, horizon, failed } = plan(engine, set).await?;
+    let Plan { snapshots, changes, horizon, indexes, failed } = plan(engine, set).await?;
     failed.iter().for_each(|error| engine.status().error(&error.to_string()));
     let total = (snapshots.len() + changes.len()) as u64;
     engine.status().read_archives(|archives| archives.left += total);
@@ -156,15 +158,21 @@ async fn of_set(engine: &Arc<Engine>, set: &SetRow) -> Result<Came, SyncError> {
         waiting: changes,
         came: Came { documents: total, failed: failed.len() as u64, ..Came::default() },
     };
-    let mut from = Datetime::from_nanos(i64::MIN);
-    for planned in snapshots {
-        let at = planned.begin.unwrap_or(from);
-        weaver.changes(from, at).await?;
-        from = at;
-        weaver.snapshot(&planned, at).await?;
+    let read = weaver.read(snapshots, horizon).await;
+    // Whatever came of it, what is in the history is seen.
+    weaver.told(|_| Ok(())).await?;
+    read?;
+    if weaver.came.failed == 0 {
+        let set = set.id;
+        let rows: Vec<ArchivedRow> = indexes
+            .into_iter()
+            .map(|url| ArchivedRow { url, capability: Capability::ChangeList, begin: None, failure: None })
+            .collect();
+        engine
+            .ledger
+            .write(move |transaction| rows.iter().try_for_each(|row| transaction.put_archived(set, row)))
+            .await?;
     }
-    weaver.changes(from, horizon.unwrap_or(Datetime::from_nanos(i64::MAX))).await?;
-    weaver.close_all().await?;
     weaver.came.versions = weaver.past.as_ref().map_or(0, |past| past.versions);
     Ok(weaver.came)
 }
@@ -178,7 +186,8 @@ async fn plan(engine: &Arc<Engine>, set: &SetRow) -> Result<Plan, SyncError> {
     };
     let archived = KINDS.iter().filter_map(|kind| kind.archive()).any(|archive| urls(archive).next().is_some());
     let follows = offers.iter().any(|offer| offer.capability.tells_changes()) && set.state != SetState::Gap;
-    let mut plan = Plan { horizon: reach.first.filter(|_| follows), ..Plan::default() };
+    // Between lists, without changes, more may have happened than they tell.
+    let mut plan = Plan { horizon: if follows { reach.first } else { reach.last }, ..Plan::default() };
     let is_past =
         |begin: Option<Datetime>| begin.is_none_or(|begin| plan.horizon.is_none_or(|horizon| begin < horizon));
     let is_read = |planned: &Planned| {
@@ -188,12 +197,19 @@ async fn plan(engine: &Arc<Engine>, set: &SetRow) -> Result<Plan, SyncError> {
     let mut seen = HashSet::new();
     for kind in KINDS {
         let mut roots: Vec<String> = kind.archive().into_iter().flat_map(&urls).collect();
-        // What changes were told before the mirror was made is told today, if no archive has it.
-        roots.extend(urls(kind).filter(|_| kind.tells_changes()));
+        // What happened before the mirror was made is told today, too. Once that was read, there is nothing more to it.
+        let is_done = |url: &String| reach.archived.iter().any(|row| row.url == *url && row.failure.is_none());
+        let today: Vec<String> = urls(kind).filter(|url| kind.tells_changes() && !is_done(url)).collect();
+        roots.extend(today.iter().cloned());
         if roots.is_empty() {
             continue;
         }
-        for planned in named(engine, kind, roots, &mut plan.failed).await {
+        let failed = plan.failed.len();
+        let all = named(engine, kind, roots, &mut plan.failed).await;
+        if plan.failed.len() == failed {
+            plan.indexes.extend(today.into_iter().filter(|url| all.iter().all(|planned| planned.url != *url)));
+        }
+        for planned in all {
             if !is_past(planned.begin) || is_read(&planned) || !seen.insert((planned.url.clone(), planned.begin)) {
                 continue;
             }
@@ -299,6 +315,19 @@ struct Weaver<'e> {
 }
 
 impl Weaver<'_> {
+    /// All there is to be read, from the oldest to the newest.
+    async fn read(&mut self, snapshots: Vec<Planned>, horizon: Option<Datetime>) -> Result<(), SyncError> {
+        let mut from = Datetime::from_nanos(i64::MIN);
+        for planned in snapshots {
+            let at = planned.begin.unwrap_or(from);
+            self.changes(from, at).await?;
+            from = at;
+            self.snapshot(&planned, at).await?;
+        }
+        self.changes(from, horizon.unwrap_or(Datetime::from_nanos(i64::MAX))).await?;
+        self.close_all().await
+    }
+
     /// All that changed from one moment until another.
     async fn changes(&mut self, from: Datetime, until: Datetime) -> Result<(), SyncError> {
         while let Some(planned) = self.waiting.pop_front_if(|planned| planned.begin.is_none_or(|begin| begin < until)) {
@@ -341,28 +370,37 @@ impl Weaver<'_> {
             }
             let set = self.set.id;
             let row = planned.row(failure.clone());
-            let engine = self.engine;
-            let packages = engine
-                .ledger
-                .step(move |writer| {
-                    let transaction = writer.begin(true)?;
-                    let status = Arc::default();
-                    let mut fresh = Vec::new();
-                    for Changes { attacher, .. } in documents {
-                        if let Some(attacher) = attacher {
-                            fresh.push(attacher.finish(&transaction, &status)?);
-                        }
-                    }
-                    for fresh in &fresh {
-                        transaction.package_archived(fresh.package.id)?;
-                    }
-                    transaction.put_archived(set, &row)?;
-                    Ok((fresh, transaction.commit()?))
-                })
-                .await?;
-            drop(packages);
+            let status = Arc::clone(self.engine.status());
+            let attachers: Vec<Attacher> = documents.into_iter().filter_map(|document| document.attacher).collect();
+            self.told(move |transaction| {
+                for attacher in attachers {
+                    let fresh = attacher.finish(transaction, &status)?;
+                    transaction.package_archived(fresh.package.id)?;
+                }
+                transaction.put_archived(set, &row)
+            })
+            .await?;
             self.count(failure.is_some());
         }
+        Ok(())
+    }
+
+    /// Has something written when a document was read, and tells whoever looks at the past.
+    async fn told(
+        &mut self,
+        write: impl FnOnce(&mut Transaction<'_>) -> Result<(), CatalogError> + Send + 'static,
+    ) -> Result<(), SyncError> {
+        let mut past = self.past.take();
+        self.past = self
+            .engine
+            .ledger
+            .step(move |writer| {
+                let mut transaction = writer.begin(true)?;
+                transaction.tell_past(past.as_mut());
+                write(&mut transaction)?;
+                Ok((past, transaction.commit()?))
+            })
+            .await?;
         Ok(())
     }
 
@@ -482,7 +520,7 @@ impl Weaver<'_> {
             self.absent(at).await?;
         }
         let (set, row) = (self.set.id, planned.row(failure.clone()));
-        engine.ledger.write(move |transaction| transaction.put_archived(set, &row)).await?;
+        self.told(move |transaction| transaction.put_archived(set, &row)).await?;
         self.count(failure.is_some());
         Ok(())
     }

@@ -20,7 +20,7 @@ const SLOWEST: Duration = Duration::from_secs(86_400);
 /// How long wrong bytes do not make us look for changes after they did.
 const CALM: Duration = Duration::from_secs(3);
 /// The longest wait between such tries.
-pub(super) const AT_LAST: Duration = Duration::from_secs(3600);
+const AT_LAST: Duration = Duration::from_secs(3600);
 
 /// How often it is looked for history that is not to be kept any longer.
 const SOONEST_FORGOTTEN: Duration = Duration::from_secs(5);
