@@ -609,6 +609,18 @@ fn what_a_change_list_does_not_reach_back_to_its_archive_does() {
     let versions: Vec<serde_json::Value> =
         serde_json::from_str(&output(&["log", "--json", &mirror.path("2").to_string_lossy()])).unwrap();
     assert_eq!(versions[0]["begin"], "2013-01-02T12:00:00Z");
+    // One that is ill is no reason to miss what is told besides; what it has is read when it is well.
+    draft.server.on("/changelist-archive.xml", |_| Reply::status(403));
+    draft.server.file("/archive/5.xml", list(5, Some(6), &changes));
+    let changes = day_of(&mut draft, 7);
+    draft.server.file("/changelist.xml", list(7, None, &changes));
+    mirror.refresh();
+    agrees(&mirror, &draft, "day 7");
+    assert_eq!(mirror.status()["state"], "gap");
+    draft.server.file("/archive/6.xml", list(6, Some(7), ""));
+    draft.server.file("/changelist-archive.xml", archive(&[1, 2, 3, 4, 5, 6]));
+    mirror.refreshed();
+    assert_eq!(mirror.status()["state"], "complete", "{:#}", mirror.status());
     // An archive that does not reach back either leaves a gap.
     let changes = day_of(&mut draft, 1);
     draft.server.file("/changelist.xml", list(9, None, &changes.replace("01-01", "01-09")));

@@ -211,6 +211,8 @@ impl Walk<'_> {
                         }
                     }
                 }
+                // What is missing until it answers, lists tell.
+                Err(error) if self.aside.is_some() && self.archives.contains(&url) => self.without(error).await?,
                 Err(error) if self.documents.is_empty() => return Err(error),
                 Err(error) => {
                     self.failure = Some(error);
