@@ -201,3 +201,32 @@ fn what_still_comes_of_a_file_that_was_written_anew_harms_nobody() {
     }
     assert!(bodies.iter().all(|(path, _)| server.count(path) == 0));
 }
+
+#[test]
+fn a_file_that_is_not_what_its_dump_says_is_held_to_what_is_listed() {
+    let server = Server::start();
+    let all = resources(&server);
+    let records: Vec<Value> = all.iter().map(|(_, _, resource)| resource.clone()).collect();
+    server.file("/dump.warc", warc(&records, "gzip"));
+    let md = format!("type=\"application/warc\" hash=\"md5:{}\"", support::md5(b"another file"));
+    let dump = support::dump::dump("at=\"2013-01-03T10:00:00Z\"", &[(server.url("/dump.warc"), md, String::new())]);
+    server.file("/resourcedump.xml", dump);
+    // Of every other one, the list has no digest: what lies in such a file is not believed to be it.
+    let entries: String = all
+        .iter()
+        .enumerate()
+        .map(|(n, (path, body, _))| {
+            server.file(path, body.clone());
+            if n % 2 == 0 { entry_of(&server.url(path), body) } else { support::entry(&server.url(path), "") }
+        })
+        .collect();
+    server.file("/resourcelist.xml", resource_list("2013-01-03T10:00:00Z", &entries));
+    offer(&server, &["resourcelist", "resourcedump"]);
+    let mirror = Mirror::mount(&server.url("/"), "poll=0");
+    mirror.wait("the package was looked at", |status| status["packages"]["whole"] == 1);
+    for (n, (path, body, _)) in all.iter().enumerate() {
+        assert_eq!(mirror.read(&path[1..]).unwrap(), *body, "{path}");
+        assert!(n % 2 == 0 || server.count(path) > 0, "{path} was taken from a file that is not what was listed");
+    }
+    assert!(mirror.errors().contains("/dump.warc"), "{}", mirror.errors());
+}
