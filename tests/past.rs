@@ -358,3 +358,44 @@ fn an_archive_in_parts_and_a_mirror_that_was_there_before() {
     let text = support::output(&["status", &mirror.path("").to_string_lossy()]);
     assert!(text.contains("archives   7 documents, back to"), "{text}");
 }
+
+#[test]
+fn between_two_looks_at_lists_their_archive_tells_and_what_is_no_list_of_the_past_harms_nothing() {
+    let source = Chronicle::new(seed());
+    offer(&source.server, &["resourcelist", "resourcelist-archive"]);
+    source.archive_lists(&[600]);
+    source.list("/resourcelist.xml", 1000);
+    let mirror = Mirror::mount(&source.server.url("/"), "poll=0,keep=all");
+    mirror.wait("the first is read", |status| status["archives"]["read"] == 1);
+    mirror.unmount();
+    let part = |path: &str, at: &str| (path.to_owned(), format!("at=\"{at}\""));
+    source.archive_lists(&[600, 1800, 3000]);
+    // One of the future, one that is no list, one that is not there, and one that goes round in a circle.
+    source.server.file("/archive/future.xml", resource_list("2036-01-01T00:00:00Z", ""));
+    source.server.file("/archive/other.xml", document("changelist", "from=\"2013-01-01T00:00:00Z\"", "", ""));
+    let circle = support::index("resourcelist-archive", "", &[source.server.url("/archive/circle.xml")]);
+    source.server.file("/archive/circle.xml", circle);
+    let mut parts: Vec<(String, String)> =
+        [600, 1800, 3000].map(|second| part(&format!("/archive/list-{second}.xml"), &at(second))).to_vec();
+    parts.push(part("/archive/future.xml", "2036-01-01T00:00:00Z"));
+    parts.push(part("/archive/other.xml", &at(700)));
+    parts.push(part("/archive/nothing.xml", &at(800)));
+    parts.push(("/archive/circle.xml".to_owned(), String::new()));
+    source.archive("resourcelist-archive", &parts);
+    source.today();
+    assert!(mirror.try_mount().status.success());
+    let refreshed = mirror.refresh();
+    assert!(refreshed.status.success(), "{}", support::text(&refreshed));
+    mirror.wait("all is read", |status| status["archives"]["read"] == 3 && status["archives"]["left"] == 0);
+    for second in [600, 1000, 1800, 3000, TODAY] {
+        source.agrees(&mirror, second, true);
+    }
+    assert_eq!(mirror.status()["archives"]["failed"], 2, "{:#}", mirror.status());
+    assert_eq!(mirror.status()["state"], "complete");
+    let errors = mirror.errors();
+    assert!(errors.contains("other.xml") && errors.contains("nothing.xml"), "{errors}");
+    // The tree of today is that of the list of today.
+    let there = source.truth(TODAY);
+    let names = mirror.files().into_iter().map(|path| format!("/{}", path.trim_end_matches("/@self")));
+    assert!(names.eq(there.keys().cloned()), "{:?}", mirror.files());
+}
