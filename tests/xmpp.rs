@@ -27,6 +27,14 @@ fn account(password: &str, port: u16) -> (tempfile::NamedTempFile, String) {
     (file, option)
 }
 
+/// A message as the service would send it.
+fn headline(payload: &str) -> String {
+    format!(
+        "<message to='mirror@localhost' type='headline'><event xmlns='http://jabber.org/protocol/pubsub#event'>\
+         <items node='{NODE}'><item id='x'>{payload}</item></items></event></message>"
+    )
+}
+
 /// Waits until the mirror has what the Source has.
 #[track_caller]
 fn comes_to(mirror: &Mirror, source: &Pushing) {
@@ -68,7 +76,7 @@ fn a_hundred_changes_are_published() {
     // Who is not the service is not believed.
     let forged = source.changes(1);
     source.undo();
-    publisher.ask(&json!({"from_another": forged, "to": "mirror@localhost"}));
+    publisher.ask(&json!({"from_another": headline(&forged)}));
     mirror.wait("it is refused", |status| status["channels"][0]["refused"]["foreign"] == 1);
     comes_to(&mirror, &source);
     // The next process finds the subscription; what was published meanwhile the Sitemap tells.
@@ -144,4 +152,43 @@ fn what_is_larger_than_a_notification_may_be_is_no_harm() {
     source.lists();
     telling::live(&mirror);
     comes_to(&mirror, &source);
+}
+
+#[test]
+fn what_anybody_may_send_ends_a_session_at_most() {
+    let server = Prosody::start(false);
+    let mut publisher = server.publisher();
+    let mut source = Pushing::start(&link());
+    let (_file, account) = account("secret", server.port);
+    let mirror = Mirror::mount(&source.draft.server.url("/"), &format!("poll=0,content=all,{account}"));
+    telling::live(&mirror);
+    let deep = format!("{}{}", "<a xmlns='x'>".repeat(5_000), "</a>".repeat(5_000));
+    for odd in [
+        format!("<message to='mirror@localhost'>{deep}</message>"),
+        headline(&deep),
+        format!("<message to='mirror@localhost' type='chat'><body>{}</body></message>", "x".repeat(100_000)),
+        "<message to='mirror@localhost' type='weird'><body>hello</body></message>".to_owned(),
+        "<iq to='mirror@localhost' type='get' id='1'><query xmlns='jabber:iq:version'/></iq>".to_owned(),
+    ] {
+        publisher.ask(&json!({"from_another": odd}));
+        std::thread::sleep(Duration::from_millis(300));
+        telling::live(&mirror);
+        let body = source.changes(7);
+        source.lists();
+        publisher.ask(&json!({"publish": body}));
+        comes_to(&mirror, &source);
+    }
+    // A node that was deleted has no subscribers.
+    publisher.ask(&json!({"anew": true}));
+    let received = |mirror: &Mirror| mirror.status()["channels"][0]["received"].as_u64();
+    let (before, began) = (received(&mirror), Instant::now());
+    while received(&mirror) == before {
+        let body = source.changes(8);
+        source.lists();
+        publisher.ask(&json!({"publish": body}));
+        assert!(began.elapsed() < Duration::from_secs(60), "{:#}", mirror.status());
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    comes_to(&mirror, &source);
+    assert!(mirror.daemon().is_some());
 }

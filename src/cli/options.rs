@@ -121,7 +121,7 @@ pub const DEFINITIONS: &[Definition] = &[
     define(
         "credentials=FILE",
         "none",
-        "lines of HOST[:PORT] bearer TOKEN, HOST[:PORT] basic USER:PASSWORD, or SERVICE xmpp USER@DOMAIN:PASSWORD; readable by its owner only",
+        "lines of HOST[:PORT] bearer TOKEN, HOST[:PORT] basic USER:PASSWORD, or SERVICE xmpp USER@DOMAIN:PASSWORD [at HOST:PORT]; readable by its owner only",
     ),
     define(
         "allow_private",
@@ -673,7 +673,7 @@ mod tests {
                 Some((name, "DIR" | "FILE" | "NAME" | "GLOB" | "TYPE")) => (name, Some("/x")),
                 Some((name, "ADDR")) => (name, Some("127.0.0.1:8088")),
                 Some((name, "URL")) => (name, Some("https://x.example/hook/,listen=127.0.0.1:8088")),
-                Some((name, "DURATION")) => (name, Some("30d")),
+                Some((name, "DURATION" | "DURATION|all")) => (name, Some("30d")),
                 Some((name, "TIME")) => (name, Some("2013-01-31")),
                 Some((name, "BYTES" | "SECONDS" | "N" | "ID" | "OCTAL")) => (name, Some("7")),
                 Some((name, choices)) => (name, choices.split('|').next()),
@@ -681,6 +681,7 @@ mod tests {
             let text = value.map_or_else(|| name.to_owned(), |value| format!("{name}={value}"));
             assert!(parse(&text).is_ok(), "{text}: {:?}", parse(&text));
         }
+        assert_eq!(parse("keep=all").unwrap().keep, Duration::MAX);
     }
 
     #[test]

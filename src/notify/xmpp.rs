@@ -4,8 +4,11 @@
 //! The account is subscribed by its bare address, so that a restart finds the subscription that was there; it is not given up at
 //! the end, for other mounts may share it. Only the service that the Source named is believed.
 
+mod guarded;
+mod login;
 mod session;
 
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,11 +22,10 @@ use tokio_xmpp::parsers::pubsub::NodeName;
 use tokio_xmpp::parsers::pubsub::pubsub::{PubSub, Subscribe};
 
 use super::{Context, Phase, backoff};
-use crate::bounds;
 use crate::source::Account;
 use crate::sync::OfferedChannel;
 
-use session::Session;
+use session::{Came, Session};
 
 /// The longest wait before a session is tried again.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -31,8 +33,23 @@ const LONGEST: Duration = Duration::from_secs(60);
 const DENIED: Duration = Duration::from_secs(600);
 /// So many tries in a row that failed are an error, and not the way of the world.
 const LASTING: u32 = 3;
-/// A session that held so long was a good one.
+/// A channel that was live so long was a good one.
 const GOOD: Duration = Duration::from_secs(10);
+/// How often the service is asked again to send: it may have forgotten.
+const AGAIN: Duration = Duration::from_secs(3600);
+/// What cannot be read is a reason to look for changes no more often than that.
+const LOOK: Duration = Duration::from_secs(60);
+/// The most of what somebody else says that is shown.
+const MOST_SHOWN: usize = 200;
+
+/// What somebody else says, as one short line that can be shown.
+fn told(text: &str) -> String {
+    let odd = |c: char| {
+        c.is_control() || matches!(c, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let text: String = text.chars().take(MOST_SHOWN).map(|c| if odd(c) { ' ' } else { c }).collect();
+    text.trim().to_owned()
+}
 
 /// Why a session ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -66,10 +83,11 @@ pub(super) async fn stay(context: Arc<Context>, offered: OfferedChannel) {
     let (id, url) = (offered.channel.id, &offered.channel.url);
     let mut tries = 0;
     loop {
-        let began = Instant::now();
-        match once(&context, &offered).await {
+        let mut since = None;
+        match once(&context, &offered, &mut since).await {
             Ended::Broken(why) => {
-                tries = if began.elapsed() >= GOOD { 0 } else { tries };
+                let good = since.is_some_and(|since: Instant| since.elapsed() >= GOOD);
+                tries = if good { 0 } else { tries };
                 match tries {
                     LASTING => {
                         let error = format!("{url}: a channel cannot be joined, trying again: {why}");
@@ -93,17 +111,32 @@ pub(super) async fn stay(context: Arc<Context>, offered: OfferedChannel) {
     }
 }
 
-/// Joins once, and listens until it ends.
-async fn once(context: &Context, offered: &OfferedChannel) -> Ended {
+/// Joins once, and listens until it ends. `since` is when it was live.
+async fn once(context: &Context, offered: &OfferedChannel, since: &mut Option<Instant>) -> Ended {
     let Some(node) = Node::of(&offered.channel.url) else {
         return Ended::Denied("its URL names no node of a PubSub service".to_owned());
     };
     let Some(account) = context.client.account(&node.service) else {
         return Ended::Denied(super::no_account(&node.service));
     };
-    match listen(context, offered, &node, account).await {
+    match listen(context, offered, &node, account, since).await {
         Err(ended) => ended,
         Ok(never) => match never {},
+    }
+}
+
+/// Has the service send to the account, be it for the first time or not.
+async fn subscribe(session: &mut Session, service: &Jid, node: &Node, account: &Account) -> Result<(), Ended> {
+    let own: Jid = account.jid.parse().map_err(|error| Ended::Denied(format!("{}: {error}", account.jid)))?;
+    let subscribe = Subscribe { jid: own, node: Some(NodeName(node.name.clone())) };
+    let asked = PubSub::Subscribe { subscribe: Some(subscribe), options: None };
+    let answered = session.ask(Some(service.clone()), asked.into()).await?;
+    let state = answered.as_ref().and_then(|answer| answer.get_child("subscription", ns::PUBSUB));
+    match state.and_then(|subscription| subscription.attr("subscription")) {
+        None | Some("subscribed") => Ok(()),
+        Some(other) => {
+            Err(Ended::Denied(format!("the subscription is {:?}; its owner has to confirm it", told(other))))
+        }
     }
 }
 
@@ -112,57 +145,102 @@ async fn listen(
     offered: &OfferedChannel,
     node: &Node,
     account: &Account,
+    since: &mut Option<Instant>,
 ) -> Result<std::convert::Infallible, Ended> {
     let id = offered.channel.id;
-    let broken = |error: String| Ended::Broken(error);
+    let failed = |error: crate::sync::SyncError| Ended::Broken(error.to_string());
     let service: Jid = node.service.parse().map_err(|error| Ended::Denied(format!("{}: {error}", node.service)))?;
     let mut session = Session::begin(&context.client, account, context.bounds.delivery).await?;
-    let own: Jid = account.jid.parse().map_err(|error| Ended::Denied(format!("{}: {error}", account.jid)))?;
-    let subscribe = Subscribe { jid: own, node: Some(NodeName(node.name.clone())) };
-    let asked = PubSub::Subscribe { subscribe: Some(subscribe), options: None };
-    let answered = session.ask(Some(service.clone()), asked.into()).await?;
-    let state = answered.as_ref().and_then(|answer| answer.get_child("subscription", ns::PUBSUB));
-    match state.and_then(|subscription| subscription.attr("subscription")) {
-        None | Some("subscribed") => {}
-        Some(other) => {
-            return Err(Ended::Denied(format!("the subscription is {other:?}; its owner has to confirm it")));
-        }
-    }
+    subscribe(&mut session, &service, node, account).await?;
     // What was published before this moment is lost to us: from here on, nothing is.
-    context.engine.joined(id).await.map_err(|error| broken(error.to_string()))?;
+    context.engine.joined(id).await.map_err(failed)?;
     context.board.set(id, Phase::Live);
+    *since = Some(Instant::now());
     tracing::info!(url = offered.channel.url, "a channel is joined");
+    let (mut again, mut looked) = (Instant::now() + AGAIN, None);
     loop {
-        let message = session.message().await?;
-        let Some(items) = items_of(&message, &node.name) else { continue };
-        if message.from.as_ref().is_none_or(|from| from.to_bare() != service.to_bare()) {
+        let came = tokio::select! {
+            came = session.next() => came?,
+            () = tokio::time::sleep_until(again) => {
+                subscribe(&mut session, &service, node, account).await?;
+                again = Instant::now() + AGAIN;
+                continue;
+            }
+        };
+        let message = match came {
+            Came::Message(message) => message,
+            Came::Unreadable => {
+                if looked.is_none_or(|looked: Instant| looked.elapsed() >= LOOK) {
+                    looked = Some(Instant::now());
+                    context.engine.joined(id).await.map_err(failed)?;
+                }
+                continue;
+            }
+        };
+        let Some(event) = message.payloads.iter().find(|payload| payload.is("event", ns::PUBSUB_EVENT)) else {
+            continue;
+        };
+        let Some(about) = event.children().find(|child| child.attr("node") == Some(&node.name)) else { continue };
+        if !is_from(&message, &service) {
             context.board.note(id, |standing| standing.refused.foreign += 1);
             continue;
         }
-        for item in items.children().filter(|child| child.is("item", ns::PUBSUB_EVENT)) {
-            match item.children().next() {
-                Some(payload) => {
-                    let body = String::from(payload);
-                    if body.len() as u64 > context.bounds.delivery {
-                        context.board.note(id, |standing| standing.refused.too_large += 1);
-                        let beyond = bounds::DELIVERY.passed("the size of a notification", &context.bounds);
-                        return Err(broken(beyond.to_string()));
+        match about.name() {
+            "items" => {
+                for item in about.children().filter(|child| child.is("item", ns::PUBSUB_EVENT)) {
+                    match item.children().next().map(|payload| bytes_of(payload, context.bounds.delivery)) {
+                        Some(Some(body)) => {
+                            // What cannot be kept is missed, and is looked for when the channel is joined again.
+                            context.engine.deliver(&offered.channel, body).await.map_err(failed)?;
+                        }
+                        Some(None) => {
+                            context.board.note(id, |standing| standing.refused.too_large += 1);
+                            context.engine.joined(id).await.map_err(failed)?;
+                        }
+                        // It only says that there is something.
+                        None => context.engine.joined(id).await.map_err(failed)?,
                     }
-                    // What cannot be kept is missed, and is looked for when the channel is joined again.
-                    let kept = context.engine.deliver(&offered.channel, Bytes::from(body)).await;
-                    kept.map_err(|error| broken(error.to_string()))?;
                 }
-                // It only says that there is something.
-                None => context.engine.joined(id).await.map_err(|error| broken(error.to_string()))?,
             }
+            "delete" => return Err(Ended::Broken("the node was deleted".to_owned())),
+            "subscription" if about.attr("subscription") != Some("subscribed") => {
+                return Err(Ended::Broken("the service ended the subscription".to_owned()));
+            }
+            _ => {}
         }
     }
 }
 
-/// What a message says was published on a node, if it says that at all.
-fn items_of<'m>(message: &'m Message, node: &str) -> Option<&'m Element> {
-    let event = message.payloads.iter().find(|payload| payload.is("event", ns::PUBSUB_EVENT))?;
-    event.get_child("items", ns::PUBSUB_EVENT).filter(|items| items.attr("node") == Some(node))
+/// Whether a message is of a service itself.
+fn is_from(message: &Message, service: &Jid) -> bool {
+    message.from.as_ref().is_some_and(|from| from.to_bare() == service.to_bare())
+}
+
+/// What takes no more than so many bytes.
+struct Limited {
+    bytes: Vec<u8>,
+    most: u64,
+}
+
+impl Write for Limited {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if (self.bytes.len() + bytes.len()) as u64 > self.most {
+            return Err(std::io::Error::other("too large"));
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What was published, as a document; none if it is larger than that.
+fn bytes_of(payload: &Element, most: u64) -> Option<Bytes> {
+    let mut limited = Limited { bytes: Vec::new(), most };
+    payload.write_to(&mut limited).ok()?;
+    Some(limited.bytes.into())
 }
 
 #[cfg(test)]
@@ -181,5 +259,21 @@ mod tests {
         ] {
             assert_eq!(Node::of(url), expected, "{url}");
         }
+    }
+
+    #[test]
+    fn what_others_say_is_shown_in_one_short_line() {
+        assert_eq!(told(" a\nb\u{9b}31m\u{202e}c "), "a b 31m c");
+        assert_eq!(told(&"x".repeat(10_000)).len(), MOST_SHOWN);
+    }
+
+    #[test]
+    fn what_is_published_is_written_as_far_as_it_is_taken() {
+        let text = "<a xmlns='n' xmlns:p='m' p:b='1'><p:c>x &amp; y</p:c></a>";
+        let element: Element = text.parse().unwrap();
+        let bytes = bytes_of(&element, 1000).unwrap();
+        let again: Element = std::str::from_utf8(&bytes).unwrap().parse().unwrap();
+        assert_eq!(again, element);
+        assert_eq!(bytes_of(&element, bytes.len() as u64 - 1), None);
     }
 }

@@ -40,20 +40,31 @@ impl fmt::Debug for Account {
 
 impl Account {
     fn parse(text: &str) -> Result<Self, &'static str> {
-        let (jid, password) = text.split_once(':').ok_or("an account is USER@DOMAIN:PASSWORD")?;
-        if !jid.split_once('@').is_some_and(|(user, domain)| !user.is_empty() && !domain.is_empty()) {
-            return Err("an account is USER@DOMAIN:PASSWORD");
+        let wrong = "an account is USER@DOMAIN:PASSWORD";
+        let (user, rest) = text.split_once('@').ok_or(wrong)?;
+        let (domain, rest) = rest.split_once(':').ok_or(wrong)?;
+        let is_name = |text: &str| !text.is_empty() && !text.contains(['/', '@', '[', ' ', '\t']);
+        if !is_name(user) || !is_name(domain) {
+            return Err(wrong);
         }
-        let server = password.rsplit_once(" at ").and_then(|(_, server)| {
-            let (host, port) = server.trim().rsplit_once(':')?;
-            Some((host.trim_matches(['[', ']']).to_owned(), port.parse().ok()?))
-        });
-        let password = match &server {
-            Some(_) => password.rsplit_once(" at ").map_or(password, |(password, _)| password),
-            None => password,
+        // A password that ends like that is one that nobody has.
+        let (password, server) = match rest.rsplit_once(" at ") {
+            None => (rest, None),
+            Some((password, server)) => (password.trim_end(), Some(place(server.trim())?)),
         };
-        Ok(Self { jid: jid.to_owned(), password: password.to_owned(), server })
+        Ok(Self { jid: format!("{user}@{domain}"), password: password.to_owned(), server })
     }
+}
+
+/// A host and a port.
+fn place(text: &str) -> Result<(String, u16), &'static str> {
+    let wrong = "after ` at `, the server is HOST:PORT";
+    let (host, port) = text.rsplit_once(':').ok_or(wrong)?;
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    if host.is_empty() || host.contains(char::is_whitespace) {
+        return Err(wrong);
+    }
+    Ok((host.to_owned(), port.parse().map_err(|_| wrong)?))
 }
 
 /// Secrets are never shown.
@@ -79,7 +90,7 @@ pub enum CredentialsError {
     Open(String),
     /// A line is not understood. The line itself is not shown: it may hold a secret.
     #[error(
-        "credentials file {path}, line {line}: {problem}; expected: HOST[:PORT] bearer TOKEN, HOST[:PORT] basic USER:PASSWORD, or SERVICE xmpp USER@DOMAIN:PASSWORD"
+        "credentials file {path}, line {line}: {problem}; expected: HOST[:PORT] bearer TOKEN, HOST[:PORT] basic USER:PASSWORD, or SERVICE xmpp USER@DOMAIN:PASSWORD [at HOST:PORT]"
     )]
     Line {
         /// The file.
@@ -115,11 +126,14 @@ impl Credentials {
                 continue;
             }
             let wrong = |problem| (index + 1, problem);
-            let mut words = line.splitn(3, char::is_whitespace).map(str::trim);
-            let (Some(host), Some(kind), Some(secret)) = (words.next(), words.next(), words.next()) else {
-                return Err(wrong("three words are needed"));
-            };
+            let (host, rest) = line.split_once(char::is_whitespace).ok_or(wrong("three words are needed"))?;
+            let (kind, secret) =
+                rest.trim_start().split_once(char::is_whitespace).ok_or(wrong("three words are needed"))?;
+            let secret = secret.trim_start();
             if kind == "xmpp" {
+                if host.contains([':', '/']) {
+                    return Err(wrong("a service is a name alone, as pubsub.example.com is"));
+                }
                 known.accounts.insert(host.to_ascii_lowercase(), Account::parse(secret).map_err(wrong)?);
                 continue;
             }
@@ -189,6 +203,10 @@ mod tests {
         assert_eq!(known.account("pubsub.a.example"), Some(&account("me@a.example", "pass: word", None)));
         assert_eq!(known.account("b.example"), Some(&account("me@b.example", "at", Some(("::1", 5222)))));
         assert_eq!(known.account("a.example"), None);
+        // Columns may be aligned.
+        let aligned = Credentials::parse("a.example   bearer\t TOKEN\nb.example \t xmpp    u@d:p  at h:1\n").unwrap();
+        assert_eq!(aligned.header(&Url::parse("https://a.example/").unwrap()), Some("Bearer TOKEN"));
+        assert_eq!(aligned.account("b.example"), Some(&account("u@d", "p", Some(("h", 1)))));
         assert!(!format!("{known:?} {:?}", known.account("b.example")).contains("word"));
     }
 
@@ -199,6 +217,10 @@ mod tests {
             ("\na.example digest x", 2),
             ("a.example basic secret", 1),
             ("a.example xmpp me:secret", 1),
+            ("a.example xmpp me@a.example:secret at chat.example", 1),
+            ("a.example xmpp me@a.example:secret at chat.example:99999", 1),
+            ("a.example xmpp me@a.example/res:secret", 1),
+            ("xmpp:a.example xmpp me@a.example:secret", 1),
         ] {
             assert_eq!(Credentials::parse(text).unwrap_err().0, line);
         }

@@ -3,8 +3,8 @@
     xmpp_publisher.py PORT SERVICE NODE
 
 It logs in as publisher@localhost at 127.0.0.1:PORT, prints {"port": PORT} once it can be asked, and ends with its standard
-input. Each line that it is given is JSON: {"publish": XML} publishes that, {"from_another": XML} has another account say that it
-was published, {"items": true} says how many items the node keeps. It answers each with a line.
+input. Each line that it is given is JSON: {"publish": XML} publishes that, {"from_another": XML} has another account send that,
+{"anew": true} deletes the node and makes it again. It answers each with a line.
 """
 
 import asyncio
@@ -61,17 +61,14 @@ async def main():
     print(json.dumps({"port": port}), flush=True)
     while line := await lines.readline():
         told = json.loads(line)
-        answer = {}
         if "publish" in told:
             await publish(client, service, node, told["publish"])
         if "from_another" in told:
-            other.send_raw(
-                f"<message to='{told['to']}' type='headline'><event xmlns='{PUBSUB}#event'><items node={quoteattr(node)}>"
-                f"<item id='forged'>{told['from_another']}</item></items></event></message>"
-            )
-        if "items" in told:
-            answer["items"] = len((await client.plugin["xep_0060"].get_items(service, node))["pubsub"]["items"])
-        print(json.dumps(answer), flush=True)
+            other.send_raw(told["from_another"])
+        if "anew" in told:
+            await client.plugin["xep_0060"].delete_node(service, node)
+            await client.plugin["xep_0060"].create_node(service, node)
+        print(json.dumps({}), flush=True)
 
 
 asyncio.run(main())
