@@ -46,9 +46,11 @@ pub struct PackageRow {
     pub epoch: i64,
     /// Whether what its server has is no ZIP file, and is written as one when all of it is here: its parts are not the server's.
     pub recast: bool,
+    /// Whether an archive has it: what lies in it can be had for good.
+    pub archived: bool,
 }
 
-const PACKAGE: &str = "id, rset, url, edition, validator, length, hashes, at, size, whole, wanted, doubtful, indexed, bytes, epoch, changes, recast";
+const PACKAGE: &str = "id, rset, url, edition, validator, length, hashes, at, size, whole, wanted, doubtful, indexed, bytes, epoch, changes, recast, archived";
 
 fn package(row: &Row<'_>) -> rusqlite::Result<PackageRow> {
     let hashes: Option<Vec<u8>> = row.get(6)?;
@@ -70,6 +72,7 @@ fn package(row: &Row<'_>) -> rusqlite::Result<PackageRow> {
         epoch: row.get(14)?,
         changes: row.get(15)?,
         recast: row.get(16)?,
+        archived: row.get(17)?,
     })
 }
 
@@ -110,9 +113,10 @@ impl Transaction<'_> {
         Ok(self
             .connection()
             .prepare_cached(
-                "INSERT INTO package (rset, url, edition, length, hashes, at, wanted, changes)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
-                 ON CONFLICT (rset, url, edition) DO UPDATE SET wanted = max(wanted, excluded.wanted) RETURNING id",
+                "INSERT INTO package (rset, url, edition, length, hashes, at, wanted, changes, archived)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+                 ON CONFLICT (rset, url, edition) DO UPDATE SET wanted = max(wanted, excluded.wanted),
+                     archived = max(archived, excluded.archived) RETURNING id",
             )?
             .query_row(
                 params![
@@ -123,7 +127,8 @@ impl Transaction<'_> {
                     hashes,
                     row.at.map(Datetime::nanos),
                     row.wanted,
-                    row.changes
+                    row.changes,
+                    row.archived
                 ],
                 |row| row.get(0),
             )?)
@@ -198,15 +203,6 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// An archive has a package: what lies in it can be had for good.
-    ///
-    /// # Errors
-    /// If SQLite fails.
-    pub fn package_archived(&self, id: i64) -> Result<()> {
-        self.connection().execute("UPDATE package SET archived = 1 WHERE id = ?1", [id])?;
-        Ok(())
-    }
-
     /// A package was read from.
     ///
     /// # Errors
@@ -254,9 +250,9 @@ impl Transaction<'_> {
             .connection()
             .prepare_cached(
                 // Of versions that are superseded, what is not here cannot be had again in any case.
-                "SELECT id FROM package p WHERE rset = ?1 AND NOT EXISTS (
+                "SELECT id FROM package p WHERE rset = ?1 AND NOT p.archived AND NOT EXISTS (
                      SELECT 1 FROM member m JOIN version v ON v.id = m.version
-                     WHERE m.package = p.id AND (v.until IS NULL OR p.bytes > 0 OR p.wanted OR p.archived))
+                     WHERE m.package = p.id AND (v.until IS NULL OR p.bytes > 0 OR p.wanted))
                  AND NOT EXISTS (SELECT 1 FROM patch m WHERE m.package = p.id)",
             )?
             .query_map([rset], |row| row.get(0))?

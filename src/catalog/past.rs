@@ -4,7 +4,7 @@
 //! in force today is not touched but for when it began: neither names nor counts of the current tree change. A resource that is
 //! only of the past has a name without a current version, as one that was deleted has.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use rusqlite::params;
 
@@ -47,6 +47,8 @@ pub struct Reach {
     pub first: Option<Datetime>,
     /// The last of those.
     pub last: Option<Datetime>,
+    /// What was not followed since: until a newer list told what had come of it.
+    pub gaps: Vec<(Datetime, Datetime)>,
     /// What of archives was read.
     pub archived: Vec<ArchivedRow>,
 }
@@ -70,12 +72,17 @@ impl Reader {
             let row = ArchivedRow {
                 url: row.get(0)?,
                 capability: Capability::from_name(&capability).unwrap_or(Capability::ResourceList),
-                begin: row.get::<_, Option<i64>>(2)?.map(Datetime::from_nanos),
+                begin: Some(row.get(2)?).filter(|begin| *begin != i64::MIN).map(Datetime::from_nanos),
                 failure: row.get(3)?,
             };
             Ok(row)
         })?;
+        let mut gaps =
+            self.connection().prepare_cached("SELECT begin, until FROM gap WHERE rset = ?1 ORDER BY begin")?;
+        let gaps =
+            gaps.query_map([rset], |row| Ok((Datetime::from_nanos(row.get(0)?), Datetime::from_nanos(row.get(1)?))))?;
         Ok(Reach {
+            gaps: gaps.collect::<rusqlite::Result<_>>()?,
             first: snapshots.iter().find(|(_, own)| *own).map(|(at, _)| *at),
             last: snapshots.iter().rfind(|(_, own)| *own).map(|(at, _)| *at),
             snapshots: snapshots.into_iter().map(|(at, _)| at).collect(),
@@ -93,8 +100,10 @@ pub struct Past {
     snapshots: Vec<i64>,
     /// The resources that the list has which is being read.
     seen: Numbers,
-    /// Versions from this number on came with the documents that are being read.
-    fresh: i64,
+    /// Moments of lists that are still to be read.
+    expected: Vec<i64>,
+    /// The moment that was come to, and the resources of which it was told that they came then.
+    came: (i64, HashSet<i64>),
     /// How many versions became known.
     pub versions: u64,
     /// Whether anything changed that nobody was told of yet.
@@ -106,7 +115,33 @@ impl Past {
     #[must_use]
     pub fn new(rset: i64, directory: i64, reach: &Reach) -> Self {
         let snapshots = reach.snapshots.iter().map(|at| at.nanos()).collect();
-        Self { rset, directory, snapshots, seen: Numbers::default(), fresh: i64::MAX, versions: 0, untold: false }
+        Self {
+            rset,
+            directory,
+            snapshots,
+            seen: Numbers::default(),
+            expected: Vec::new(),
+            came: (i64::MIN, HashSet::new()),
+            versions: 0,
+            untold: false,
+        }
+    }
+
+    /// Lists of these moments are going to be read.
+    pub fn expect(&mut self, moments: impl Iterator<Item = Datetime>) {
+        self.expected = moments.map(Datetime::nanos).collect();
+    }
+
+    /// The next list that is known after a moment.
+    #[must_use]
+    pub fn next_list(&self, after: Datetime) -> Option<Datetime> {
+        let begin = self.snapshots.partition_point(|at| *at <= after.nanos());
+        self.snapshots.get(begin).copied().map(Datetime::from_nanos)
+    }
+
+    /// Whether a list is known, or expected, that was made after one moment, and not after another.
+    fn has_list(&self, after: i64, upto: i64) -> bool {
+        self.snapshots.iter().chain(&self.expected).any(|at| (after.saturating_add(1)..=upto).contains(at))
     }
 
     /// Another list is read from here on.
@@ -136,7 +171,7 @@ impl Transaction<'_> {
         // What was modified while the list was made is listed as it was then.
         let (at, claim) = match record.dated {
             1 if modified <= at => (at, modified),
-            1 if modified.saturating_sub(at) < MAKING => (modified, modified),
+            1 if modified.saturating_sub(at) < MAKING && !past.has_list(at, modified) => (modified, modified),
             _ => (at, at),
         };
         let known = self.known_past(past, record)?;
@@ -155,19 +190,27 @@ impl Transaction<'_> {
     /// # Errors
     /// If SQLite fails.
     pub fn changed_then(&mut self, past: &mut Past, record: &Record, kind: Change) -> Result<Option<i64>> {
-        past.fresh = past.fresh.min(self.next_version);
-        let (moment, how, fresh) = (record.begin.nanos(), How::change(kind, true), past.fresh);
+        let (moment, how) = (record.begin.nanos(), How::change(kind, true));
         let known = self.known_past(past, record)?;
+        if past.came.0 != moment {
+            past.came = (moment, HashSet::new());
+        }
         if kind == Change::Deleted {
+            let came_then = known.as_ref().is_some_and(|known| past.came.1.contains(&known.names.own));
             return self.weave(past, known, None, |timeline| {
-                timeline.deleted(moment, how, fresh);
+                timeline.deleted(moment, how, came_then);
                 None
             });
         }
-        self.weave(past, known, Some(record), |timeline| {
-            let is_there = timeline.changed(moment, how, &facts_of(record));
+        let facts = Facts { modified: Some(record.mtime.nanos()), ..facts_of(record) };
+        let version = self.weave(past, known, Some(record), |timeline| {
+            let is_there = timeline.changed(moment, how, &facts);
             timeline.spans.iter().rposition(|span| span.begin == moment && span.how == Some(how)).filter(|_| is_there)
-        })
+        })?;
+        if let Some((names, _)) = self.resource(past.directory, record)? {
+            past.came.1.insert(names.own);
+        }
+        Ok(version)
     }
 
     /// What a complete list of a moment does not have was not there then: of some resources, after the name with this number.
@@ -209,6 +252,20 @@ impl Transaction<'_> {
         Ok(None)
     }
 
+    /// Notes that what happened between two moments was not followed.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn put_gap(&self, rset: i64, begin: Option<Datetime>, until: Datetime) -> Result<()> {
+        self.connection()
+            .prepare_cached(
+                "INSERT INTO gap (rset, begin, until) VALUES (?1, ?2, ?3)
+                 ON CONFLICT (rset, begin) DO UPDATE SET until = max(until, excluded.until)",
+            )?
+            .execute(params![rset, begin.map_or(i64::MIN, Datetime::nanos), until.nanos()])?;
+        Ok(())
+    }
+
     /// Notes that a complete list is known that was made then; `own`, if the tree is.
     pub(super) fn put_snapshot(&self, rset: i64, at: Datetime, own: bool) -> Result<()> {
         self.connection()
@@ -244,7 +301,13 @@ impl Transaction<'_> {
             .prepare_cached(
                 "INSERT OR REPLACE INTO archived (rset, url, capability, begin, failure) VALUES (?1, ?2, ?3, ?4, ?5)",
             )?
-            .execute(params![rset, row.url, row.capability.name(), row.begin.map(Datetime::nanos), row.failure])?;
+            .execute(params![
+                rset,
+                row.url,
+                row.capability.name(),
+                row.begin.map_or(i64::MIN, Datetime::nanos),
+                row.failure
+            ])?;
         Ok(())
     }
 
@@ -408,13 +471,13 @@ impl Transaction<'_> {
             ])?;
         if !span.facts.hashes.is_empty() {
             self.inherit_member(version, copy, &Hashes::default())?;
+            self.connection()
+                .prepare_cached(
+                    "INSERT OR IGNORE INTO memento (version, url, datetime, negotiated, sure, gone, original)
+                     SELECT ?2, url, datetime, negotiated, sure, gone, original FROM memento WHERE version = ?1",
+                )?
+                .execute([version, copy])?;
         }
-        self.connection()
-            .prepare_cached(
-                "INSERT OR IGNORE INTO memento (version, url, datetime, negotiated, sure, gone, original)
-                 SELECT ?2, url, datetime, negotiated, sure, gone, original FROM memento WHERE version = ?1",
-            )?
-            .execute([version, copy])?;
         Ok(copy)
     }
 

@@ -283,10 +283,13 @@ const STEPS: [&str; 8] = ["
         rset INTEGER NOT NULL,
         url TEXT NOT NULL,
         capability TEXT NOT NULL,
-        begin INTEGER,                  -- when its snapshot, or its interval, began
+        begin INTEGER NOT NULL,         -- when its snapshot, or its interval, began; the first moment there is, if that is not told
         failure TEXT,                   -- why not all of it is
-        PRIMARY KEY (rset, url)
+        PRIMARY KEY (rset, url, capability, begin)
     ) WITHOUT ROWID;
+
+    -- What was not followed, until a newer list told what had come of it.
+    CREATE TABLE gap (rset INTEGER NOT NULL, begin INTEGER NOT NULL, until INTEGER NOT NULL, PRIMARY KEY (rset, begin)) WITHOUT ROWID;
     ALTER TABLE package ADD COLUMN archived INTEGER NOT NULL DEFAULT 0; -- whether an archive has it
 "];
 

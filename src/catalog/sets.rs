@@ -106,7 +106,8 @@ impl Transaction<'_> {
                 result.held_edition
             ],
         )?;
-        result.at.map_or(Ok(()), |at| self.put_snapshot(rset, at, true))
+        // What is of the future was not made by a clock that tells anything.
+        result.at.filter(|at| *at <= Datetime::now()).map_or(Ok(()), |at| self.put_snapshot(rset, at, true))
     }
 
     /// Notes that the changes of a set were followed, and from what.

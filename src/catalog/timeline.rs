@@ -30,12 +30,9 @@ impl Facts {
         Listed { modified: self.modified, size: self.size, hashes: &self.hashes }
     }
 
-    /// Whether two are known to be of other bytes; where they have nothing in common, nobody knows.
+    /// Whether two are not known to be of the same bytes.
     fn differ(&self, other: &Self) -> bool {
-        self.listed().compared_with(&other.listed()) == Sameness::No
-            && (self.size.is_some() && other.size.is_some()
-                || self.modified.is_some() && other.modified.is_some()
-                || self.hashes.iter().any(|hash| other.hashes.get(hash.algorithm()).is_some()))
+        self.listed().compared_with(&other.listed()) != Sameness::Same
     }
 }
 
@@ -258,8 +255,8 @@ impl<'s> Timeline<'s> {
         self.ends(index, at, How::listed(Change::Deleted));
     }
 
-    /// A change took the resource away. What began at that very moment, and has a number from `fresh` on, did so before it.
-    pub(super) fn deleted(&mut self, moment: i64, how: How, fresh: i64) {
+    /// A change took the resource away. What `came_then`, at that very moment, did so before it.
+    pub(super) fn deleted(&mut self, moment: i64, how: How, came_then: bool) {
         let ended = |span: &Span| span.until == Some(moment) && span.gone.is_some();
         if let Some(span) = self.spans.iter_mut().rev().find(|span| ended(span)) {
             // A list told of it before the change did.
@@ -268,8 +265,7 @@ impl<'s> Timeline<'s> {
             }
             return;
         }
-        let is_before = |span: &Span| span.begin < moment || matches!(span.origin, Origin::Row(row) if row >= fresh);
-        if let Some(index) = self.in_force(moment).filter(|index| is_before(&self.spans[*index])) {
+        if let Some(index) = self.in_force(moment).filter(|index| came_then || self.spans[*index].begin < moment) {
             self.ends(index, moment, how);
         }
     }
@@ -458,7 +454,7 @@ mod tests {
                 let kind = if before { Change::Updated } else { Change::Created };
                 timeline.changed(at, How::change(kind, true), &facts(content, at - older));
             }
-            Event::Gone if before => timeline.deleted(at, How::change(Change::Deleted, true), *next),
+            Event::Gone if before => timeline.deleted(at, How::change(Change::Deleted, true), false),
             Event::Gone => {}
         }
         written(timeline, next)

@@ -239,7 +239,7 @@ async fn choose(
     if by_dump > by_list && engine.config.seed != SeedFrom::Dump {
         return Ok(list(costs));
     }
-    let manifests = dumps::manifests_of_changes(engine, packed, true).await?;
+    let manifests = dumps::manifests_of_changes(engine, packed, false).await?;
     if let Some(error) = manifests.failed.first() {
         engine.status().warning(&format!("{error}; its changes come by the Change List"));
         return Ok(list(format!("the Change Dump cannot be used: {error}")));
@@ -259,7 +259,7 @@ async fn unpack(engine: &Arc<Engine>, set: &SetRow, left: Vec<Left>, budget: &Ar
         let packed = dumps::packages_since(engine, set, documents, since).await?;
         one.failure = one.failure.or_else(|| packed.failed.first().cloned());
         one.hole = one.hole.or(packed.hole(since).map(|from| (since, from)));
-        let manifests = dumps::manifests_of_changes(engine, packed, true).await?;
+        let manifests = dumps::manifests_of_changes(engine, packed, false).await?;
         one.failure = one.failure.or_else(|| manifests.failed.first().cloned());
         if one.failure.is_some() || one.hole.is_some() {
             (one.feed.etag, one.feed.last_modified) = (None, None);
@@ -449,6 +449,9 @@ fn apply(
             feed.cursor = feed.cursor.max(until);
         }
         feed.failure = failure;
+        if let Some((covered, from)) = hole {
+            step.transaction.put_gap(set.id, covered, from)?;
+        }
         gap = gap.or(hole);
         feeds.push(feed);
     }

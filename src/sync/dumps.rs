@@ -269,6 +269,8 @@ pub(super) struct Reading {
     pub(super) wanted: bool,
     /// Whether a list says what there is: then nothing is to be learnt again of packages that were read.
     pub(super) beside: bool,
+    /// Whether an archive has them: they can be had for good.
+    pub(super) archived: bool,
     /// What their manifests are.
     pub(super) manifest: Capability,
 }
@@ -276,8 +278,11 @@ pub(super) struct Reading {
 /// Enters the packages of a dump into the catalog, and begins to download them if that is wished.
 pub(super) async fn enter(engine: &Arc<Engine>, dump: &mut Dump, how: Reading) -> Result<(), SyncError> {
     let changes = how.manifest == Capability::ChangeDumpManifest;
-    let packages: Vec<PackageRow> =
-        dump.packages.iter().map(|listed| PackageRow { wanted: how.wanted, changes, ..listed.row.clone() }).collect();
+    let packages: Vec<PackageRow> = dump
+        .packages
+        .iter()
+        .map(|listed| PackageRow { wanted: how.wanted, archived: how.archived, changes, ..listed.row.clone() })
+        .collect();
     let ids = engine
         .ledger
         .step(move |writer| {
@@ -550,7 +555,7 @@ pub(super) async fn forget_idle(engine: &Arc<Engine>, set: i64, kept: Vec<i64>) 
 pub(super) async fn lists_of(engine: &Arc<Engine>, set: &SetRow, found: &FoundSet) -> Result<Lists, SyncError> {
     let mut dump = bring(engine, set, &Offered::of(found), &[]).await;
     let manifest = Capability::ResourceDumpManifest;
-    let how = Reading { download: false, wanted: false, beside: false, manifest };
+    let how = Reading { download: false, wanted: false, beside: false, archived: false, manifest };
     if !dump.packages.is_empty() {
         enter(engine, &mut dump, how).await?;
         read(engine, &mut dump, &[], how).await;

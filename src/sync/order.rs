@@ -48,6 +48,11 @@ impl Survey {
         self.cut.as_deref().filter(|_| self.order != Order::AsWritten)
     }
 
+    /// Why it cannot be read to its end.
+    pub(super) fn cut(&self) -> Option<&str> {
+        self.cut.as_deref()
+    }
+
     /// Changes that may be new.
     pub(super) fn left(&self) -> u64 {
         self.entries.saturating_sub(self.done)

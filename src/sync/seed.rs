@@ -135,7 +135,7 @@ async fn with_dump(
         let fit = fits(engine, &dump)?;
         let wanted = fit == Fit::All;
         let manifest = Capability::ResourceDumpManifest;
-        let how = Reading { download: fresh && wanted, wanted, beside: false, manifest };
+        let how = Reading { download: fresh && wanted, wanted, beside: false, archived: false, manifest };
         if !dump.packages.is_empty() {
             dumps::enter(engine, &mut dump, how).await?;
         }

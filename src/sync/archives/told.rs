@@ -129,14 +129,14 @@ pub(super) async fn survey(document: Spooled, engine: &Engine) -> Result<(Change
         let attacher = document.package.as_ref().and_then(|package| {
             Attacher::new(package, &document).map_err(|error| status.error(&error.to_string())).ok()
         });
-        let unusable = survey.unusable().map(|why| format!("{}: {why}", document.row.url));
+        let now = Datetime::now();
         let (mut moments, mut timeless) = (Vec::new(), 0);
-        if unusable.is_none() {
+        if survey.unusable().is_none() {
             let mut skipped = Warnings::default();
             let looked = order::each(&document, &survey, &store, &mut skipped, |entry, warnings| {
                 match moment(&Facts::of_entry(&entry, warnings), &survey) {
-                    Some(moment) => moments.push(moment.nanos()),
-                    None => timeless += 1,
+                    Some(moment) if moment <= now => moments.push(moment.nanos()),
+                    _ => timeless += 1,
                 }
                 Ok::<(), SyncError>(())
             })?;
@@ -145,8 +145,9 @@ pub(super) async fn survey(document: Spooled, engine: &Engine) -> Result<(Change
             }
         }
         moments.sort_unstable();
+        let broken = survey.cut().map(str::to_owned);
         let changes = Changes { document: Arc::new(document), survey: Arc::new(survey), moments, timeless, attacher };
-        Ok((changes, unusable))
+        Ok((changes, broken))
     });
     looked.await.map_err(|error| SyncError::Cache(error.to_string()))?
 }
@@ -157,6 +158,16 @@ fn moment(facts: &Facts, survey: &Survey) -> Option<Datetime> {
 }
 
 impl Changes {
+    /// When the first of them happened.
+    pub(super) fn first(&self) -> Option<Datetime> {
+        self.moments.first().copied().map(Datetime::from_nanos)
+    }
+
+    /// When the last of them happened.
+    pub(super) fn last(&self) -> Option<Datetime> {
+        self.moments.last().copied().map(Datetime::from_nanos)
+    }
+
     /// Whether anything happened from one moment until another.
     pub(super) fn tells_of(&self, from: Datetime, until: Datetime) -> bool {
         let first = self.moments.partition_point(|moment| *moment < from.nanos());

@@ -75,15 +75,15 @@ pub(in crate::sync) async fn packages_since(
 }
 
 /// The manifests of packages of changes, in their order, up to the first that cannot be had. The packages are brought here,
-/// if that is `wanted` and they fit.
+/// if they fit, and are not of an archive.
 pub(in crate::sync) async fn manifests_of_changes(
     engine: &Arc<Engine>,
     packed: Packed,
-    wanted: bool,
+    archived: bool,
 ) -> Result<Lists, SyncError> {
     let mut dump = Dump { packages: packed.packages, failed: packed.failed, ..Dump::default() };
-    let wanted = wanted && fits(engine, &dump)? == Fit::All;
-    let how = Reading { download: wanted, wanted, beside: false, manifest: Capability::ChangeDumpManifest };
+    let wanted = !archived && fits(engine, &dump)? == Fit::All;
+    let how = Reading { download: wanted, wanted, beside: false, archived, manifest: Capability::ChangeDumpManifest };
     if dump.packages.is_empty() {
         return Ok(dump.into_lists());
     }
