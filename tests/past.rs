@@ -399,3 +399,113 @@ fn between_two_looks_at_lists_their_archive_tells_and_what_is_no_list_of_the_pas
     let names = mirror.files().into_iter().map(|path| format!("/{}", path.trim_end_matches("/@self")));
     assert!(names.eq(there.keys().cloned()), "{:?}", mirror.files());
 }
+
+/// A Source whose list of today, at second [`TODAY`], has these entries, and which offers these archives with their parts.
+fn small(entries: &str, archives: &[(&str, &[(&str, String)])]) -> Server {
+    let server = Server::start();
+    server.file("/resourcelist.xml", resource_list(&at(TODAY), &entries.replace("@", &server.url(""))));
+    let mut offers = vec!["resourcelist"];
+    for (capability, parts) in archives {
+        let of = capability.trim_end_matches("-archive");
+        let parts: String =
+            parts.iter().map(|(path, md)| entry(&server.url(path), &format!("capability=\"{of}\" {md}"))).collect();
+        server.file(&format!("/{capability}.xml"), document(capability, "", "", &parts));
+        offers.push(capability);
+    }
+    offer(&server, &offers);
+    server
+}
+
+/// What a mirror shows as of a second.
+fn shown(mirror: &Mirror, second: u64) -> Vec<String> {
+    files(&mirror.path(&format!(".versions/@{}", at(second))))
+}
+
+fn read_at(mirror: &Mirror, second: u64, path: &str) -> Result<String, i32> {
+    let read = mirror.read(&format!(".versions/@{}/{path}", at(second)));
+    read.map(|bytes| String::from_utf8(bytes).unwrap()).map_err(|error| error.raw_os_error().unwrap_or(0))
+}
+
+#[test]
+fn what_is_not_known_to_be_the_same_is_not_served_in_its_place() {
+    const EIO: i32 = 5;
+    // Of today, the list says little or nothing; an archived package has older bytes of the same length.
+    let parts = [("/dump.xml", support::changes::interval(Some(100), Some(200)))];
+    let server = small(
+        "<url><loc>@/silent</loc></url><url><loc>@/sized</loc><rs:md length=\"4\"/></url>",
+        &[
+            ("changedump-archive", &parts),
+            (
+                "resourcelist-archive",
+                &[("/one.xml", format!("at=\"{}\"", at(1000))), ("/two.xml", format!("at=\"{}\"", at(2000)))],
+            ),
+        ],
+    );
+    let urls = ["/silent", "/sized", "/kept"].map(|path| server.url(path));
+    urls.iter().for_each(|url| server.file(&url[server.url("").len()..], "now!"));
+    let items = [Item::new(&urls[0], b"then").at("/0"), Item::new(&urls[1], b"then").at("/1")];
+    let entries: String = items
+        .iter()
+        .map(|item| {
+            told(&item.uri, "updated", 150, b"then").replace("<rs:md ", &format!("<rs:md path=\"{}\" ", item.path))
+        })
+        .collect();
+    server.file("/changes.zip", package_with(&document("changedump-manifest", "", "", &entries), &items));
+    let listed = entry(&server.url("/changes.zip"), &support::changes::interval(Some(100), Some(200)));
+    server.file("/dump.xml", document("changedump", "", "", &listed));
+    // A list of long ago says as little; where its version is, it says of one of them.
+    let memento = format!("<rs:ln rel=\"memento\" href=\"{}\"/>", urls[2]);
+    server.file("/kept", "when");
+    let one =
+        format!("<url><loc>{}</loc>{memento}</url><url><loc>{}</loc><rs:md length=\"4\"/></url>", urls[0], urls[1]);
+    server.file("/one.xml", resource_list(&at(1000), &one));
+    server.file("/two.xml", resource_list(&at(2000), ""));
+    let mirror = keeping_all(&server.url("/"), "");
+    for path in ["silent", "sized"] {
+        assert_eq!(mirror.read(path).unwrap(), b"now!", "{path}");
+        assert_eq!(read_at(&mirror, 160, path).as_deref(), Ok("then"), "{path}");
+        assert_eq!(read_at(&mirror, TODAY, path).as_deref(), Ok("now!"), "{path}");
+    }
+    assert_eq!(read_at(&mirror, 1000, "silent").as_deref(), Ok("when"));
+    assert_eq!(read_at(&mirror, 1000, "sized"), Err(EIO));
+    assert!(shown(&mirror, 2000).is_empty());
+}
+
+#[test]
+fn changes_are_gone_through_in_the_order_of_time_whichever_document_tells_of_them_and_when() {
+    let interval = |from, until| support::changes::interval(Some(from), Some(until));
+    let parts = [("/a.xml", interval(0, 4000)), ("/b.xml", interval(100, 3800)), ("/late.xml", interval(0, 50))];
+    let server = small("<url><loc>@/now</loc></url>", &[("changelist-archive", &parts)]);
+    server.file("/now", "now");
+    let url = |path: &str| server.url(path);
+    let list = |path: &str, entries: String| {
+        server.file(path, change_list(Some(0), None, "", &entries));
+    };
+    // One is created where it is deleted by another that begins before it; one comes and goes within a second.
+    list(
+        "/a.xml",
+        told(&url("/x"), "deleted", 3500, b"")
+            + &told(&url("/y"), "created", 500, b"y")
+            + &told(&url("/y"), "deleted", 500, b"")
+            + &told(&url("/z"), "deleted", 1000, b"")
+            + &support::changes::change(&url("/now"), "updated", "datetime=\"2099-01-01T00:00:00Z\""),
+    );
+    list("/b.xml", told(&url("/x"), "created", 1150, b"x"));
+    server.on("/late.xml", |_| support::server::Reply::status(404));
+    let mirror = keeping_all(&server.url("/"), "");
+    let names = |second| shown(&mirror, second);
+    assert_eq!(gone_through(&mirror)["failed"], 1);
+    assert_eq!((names(1200), names(3499), names(3500)), (vec!["x".to_owned()], vec!["x".to_owned()], Vec::new()));
+    assert!(names(600).is_empty() && names(1000).is_empty(), "{:?} {:?}", names(600), names(1000));
+    // What comes late is ended by what was read long before.
+    list("/late.xml", told(&url("/z"), "created", 20, b"z"));
+    mirror.refreshed();
+    mirror.wait("it is read", |status| status["archives"]["failed"] == 0 && status["archives"]["left"] == 0);
+    mirror.wait("and what came after it", |_| names(1001).is_empty());
+    assert_eq!((names(21), names(999)), (vec!["z".to_owned()], vec!["z".to_owned()]));
+    assert_eq!(names(1200), ["x"]);
+    assert!(names(600) == ["z"] && names(3500).is_empty());
+    // What has not happened yet is no reason to believe that today is to come.
+    assert_eq!(mirror.files(), ["now"]);
+    assert_eq!(read_at(&mirror, TODAY, "now").as_deref(), Ok("now"));
+}

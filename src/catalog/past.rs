@@ -132,6 +132,12 @@ impl Past {
         self.expected = moments.map(Datetime::nanos).collect();
     }
 
+    /// Whether the list of a moment is known.
+    #[must_use]
+    pub fn has(&self, at: Datetime) -> bool {
+        self.snapshots.binary_search(&at.nanos()).is_ok()
+    }
+
     /// The next list that is known after a moment.
     #[must_use]
     pub fn next_list(&self, after: Datetime) -> Option<Datetime> {

@@ -111,10 +111,12 @@ impl<'e> Weaver<'e> {
         let last = open.documents.iter().filter_map(Changes::last).max();
         let Some(first) = open.documents.iter().filter_map(Changes::first).min() else { return };
         let next = self.past.as_ref().and_then(|past| past.next_list(last.unwrap_or(first)));
-        let again = |planned: &Planned| next.is_none_or(|next| planned.begin.is_none_or(|begin| begin < next));
-        let (again, rest) = std::mem::take(&mut self.plan.read).into_iter().partition(|planned| again(planned));
-        self.plan.read = rest;
-        let again: Vec<Planned> = again;
+        // The one before may overlap it.
+        let begin = self.plan.read.partition_point(|planned| planned.begin.is_none_or(|begin| begin <= first));
+        let late = self.plan.read.split_off(begin.saturating_sub(1));
+        let is_before = |planned: &Planned| next.is_none_or(|next| planned.begin.is_none_or(|begin| begin < next));
+        let (again, rest): (Vec<Planned>, Vec<Planned>) = late.into_iter().partition(is_before);
+        self.plan.read.extend(rest);
         self.engine.status().read_archives(|archives| archives.left += again.len() as u64);
         self.plan.changes.extend(again);
         self.plan.changes.make_contiguous().sort_by_key(|planned| planned.begin);
@@ -294,14 +296,22 @@ impl<'e> Weaver<'e> {
             [one] if found.indexes.is_empty() => one.row.at.filter(|own| *own != at),
             _ => None,
         };
-        if let Some(own) = own {
-            failure.get_or_insert_with(|| format!("{}: it is of {own}, and its archive says {at}", planned.url));
+        let at = own.unwrap_or(at);
+        if own.is_some() {
+            let warning =
+                format!("{}: it is of {at}, and its archive says otherwise; the list is believed", planned.url);
+            engine.status().warning(&warning);
+        }
+        if own.is_some() && self.past.as_ref().is_some_and(|past| past.has(at)) {
+            let (set, row) = (self.set.id, planned.row(None));
+            self.count(false);
+            return self.tell(move |transaction| transaction.put_archived(set, &row)).await;
         }
         if let Some(past) = &mut self.past {
             past.begin_list();
         }
         for document in found.read {
-            let broken = self.list(document, own.unwrap_or(at)).await?;
+            let broken = self.list(document, at).await?;
             failure = failure.or(broken);
         }
         if let Some(why) = &failure {
