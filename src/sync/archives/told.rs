@@ -15,13 +15,20 @@ use crate::sync::status::Status;
 use crate::sync::{Engine, SyncError};
 
 /// How many entries go over at once.
-const BATCH: usize = 5_000;
+const BATCH: usize = 2_000;
 
 /// What one entry says.
 pub(super) struct Told {
     pub(super) record: Record,
     pub(super) kind: Change,
-    pub(super) entry: Entry,
+    /// The entry itself, of a manifest: where its content lies.
+    pub(super) entry: Option<Entry>,
+}
+
+impl Spooled {
+    fn of_manifest(&self, entry: Entry) -> Option<Entry> {
+        self.package.is_some().then_some(entry)
+    }
 }
 
 /// What is being read.
@@ -92,7 +99,7 @@ fn list_into(
         }
         let facts = Facts::of_entry(&entry, reader.warnings_mut());
         if let Some(record) = lists::resource(mapper, document, &entry, &facts, at, reader.warnings_mut())
-            && giver.give(Told { record, kind: Change::Created, entry }).is_err()
+            && giver.give(Told { record, kind: Change::Created, entry: document.of_manifest(entry) }).is_err()
         {
             return Ok(None);
         }
@@ -194,7 +201,7 @@ impl Changes {
                 };
                 record.begin = moment;
                 let kind = facts.change.unwrap_or(Change::Updated);
-                giver.give(Told { record, kind, entry })
+                giver.give(Told { record, kind, entry: document.of_manifest(entry) })
             });
             let broken = match read {
                 Err(Left) => return Ok(None),

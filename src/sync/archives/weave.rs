@@ -17,7 +17,7 @@ use crate::sync::lists::{self, Spooled};
 use crate::sync::{Engine, SyncError};
 
 /// How many changes are written in one step.
-const STEP: usize = 5_000;
+const STEP: usize = 2_000;
 
 /// A document of changes that is being read, window after window.
 struct Open {
@@ -253,10 +253,10 @@ impl<'e> Weaver<'e> {
             let mut transaction = writer.begin(true)?;
             for (place, told) in &batch {
                 let version = transaction.changed_then(&mut past, &told.record, told.kind)?;
-                if let (Some(attacher), Some(version)) = (attachers.get_mut(place), version)
+                if let (Some(attacher), Some(entry), Some(version)) = (attachers.get_mut(place), &told.entry, version)
                     && transaction.is_of_the_past(version)?
                 {
-                    attacher.give_change(&transaction, &told.entry, &told.record, version)?;
+                    attacher.give_change(&transaction, entry, &told.record, version)?;
                 }
             }
             Ok(((past, attachers), transaction.commit()?))
@@ -344,10 +344,10 @@ impl<'e> Weaver<'e> {
                     let mut transaction = writer.begin(true)?;
                     for told in &batch {
                         let version = transaction.listed_then(&mut past, at, &told.record)?;
-                        if let (Some(attacher), Some(version)) = (&mut attacher, version)
+                        if let (Some(attacher), Some(entry), Some(version)) = (&mut attacher, &told.entry, version)
                             && transaction.is_of_the_past(version)?
                         {
-                            attacher.give(&transaction, &told.entry, &told.record, version)?;
+                            attacher.give(&transaction, entry, &told.record, version)?;
                         }
                     }
                     Ok(((Some(past), attacher), transaction.commit()?))
