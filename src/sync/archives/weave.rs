@@ -18,6 +18,8 @@ use crate::sync::{Engine, SyncError};
 
 /// How many changes are written in one step.
 const STEP: usize = 2_000;
+/// So many documents are read side by side; of more that tell of the same time, some are gone through after others.
+const AT_ONCE: usize = 16;
 
 /// A document of changes that is being read, window after window.
 struct Open {
@@ -214,26 +216,30 @@ impl<'e> Weaver<'e> {
 
     /// Has all that happened in a window of time written, from whatever documents tell of it.
     async fn window(&mut self, from: Datetime, until: Datetime) -> Result<(), SyncError> {
-        let mut streams = Vec::new();
+        let mut telling = Vec::new();
         for (place, open) in self.open.iter().enumerate() {
-            for (part, document) in open.documents.iter().enumerate() {
-                if document.tells_of(from, until) {
-                    let coming = document.read(self.engine, from, until);
-                    streams.push(Stream { coming, waiting: VecDeque::new(), place: (place, part), ended: false });
+            let parts = open.documents.iter().enumerate();
+            telling.extend(parts.filter(|(_, document)| document.tells_of(from, until)).map(|(part, _)| (place, part)));
+        }
+        // Each is read on a thread of its own, which waits for the others.
+        for some in telling.chunks(AT_ONCE) {
+            let read = |place: &(usize, usize)| {
+                let coming = self.open[place.0].documents[place.1].read(self.engine, from, until);
+                Stream { coming, waiting: VecDeque::new(), place: *place, ended: false }
+            };
+            let mut streams: Vec<Stream> = some.iter().map(read).collect();
+            loop {
+                let batch = next_of(&mut streams).await;
+                if batch.is_empty() {
+                    break;
                 }
+                self.change(batch).await?;
             }
-        }
-        loop {
-            let batch = next_of(&mut streams).await;
-            if batch.is_empty() {
-                break;
-            }
-            self.change(batch).await?;
-        }
-        for Stream { coming, place: (place, _), .. } in streams {
-            if let Some(why) = coming.ended().await? {
-                // That it breaks off was said when it was looked through.
-                self.open[place].failure.get_or_insert(why);
+            for Stream { coming, place: (place, _), .. } in streams {
+                if let Some(why) = coming.ended().await? {
+                    // That it breaks off was said when it was looked through.
+                    self.open[place].failure.get_or_insert(why);
+                }
             }
         }
         Ok(())
