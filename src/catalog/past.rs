@@ -680,7 +680,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(60))]
+        #![proptest_config(ProptestConfig::with_cases(30))]
 
         /// A mirror is made, archives are read, and it goes on.
         #[test]
