@@ -37,7 +37,7 @@ pub(super) const MOST_SAID: usize = 16;
 const SENSELESS: Duration = Duration::from_secs(3600);
 const LONGEST_LEASE: f64 = 366.0 * 86_400.0;
 /// The most characters of what somebody says that are shown.
-const MOST_SHOWN: usize = 200;
+pub(super) const MOST_SHOWN: usize = 200;
 /// The longest challenge that is repeated, in bytes.
 const MOST_CHALLENGE: usize = 4096;
 
@@ -95,7 +95,7 @@ impl Registry {
 
     /// What somebody says, as one short line that can be shown: without what nobody is to know.
     pub(super) fn shown(&self, text: &str) -> String {
-        let mut text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let mut text = in_one_line(text);
         for subscriber in self.all() {
             let secrets = [&subscriber.subscription.token, &subscriber.subscription.secret];
             for secret in secrets.into_iter().filter(|secret| !secret.is_empty()) {
@@ -104,6 +104,14 @@ impl Registry {
         }
         text.chars().take(MOST_SHOWN).collect()
     }
+}
+
+/// What somebody else says, without what makes it more than one line, or another one to the eye.
+pub(super) fn in_one_line(text: &str) -> String {
+    let odd = |c: char| {
+        c.is_control() || matches!(c, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars().map(|c| if odd(c) { ' ' } else { c }).collect()
 }
 
 /// Answers hubs. Runs until it is dropped.

@@ -21,6 +21,7 @@ use tokio_xmpp::parsers::ns;
 use tokio_xmpp::parsers::pubsub::NodeName;
 use tokio_xmpp::parsers::pubsub::pubsub::{PubSub, Subscribe};
 
+use super::listener::{MOST_SHOWN, in_one_line};
 use super::{Context, Phase, backoff};
 use crate::source::Account;
 use crate::sync::OfferedChannel;
@@ -39,16 +40,11 @@ const GOOD: Duration = Duration::from_secs(10);
 const AGAIN: Duration = Duration::from_secs(3600);
 /// What cannot be read is a reason to look for changes no more often than that.
 const LOOK: Duration = Duration::from_secs(60);
-/// The most of what somebody else says that is shown.
-const MOST_SHOWN: usize = 200;
 
 /// What somebody else says, as one short line that can be shown.
 fn told(text: &str) -> String {
-    let odd = |c: char| {
-        c.is_control() || matches!(c, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    let text: String = text.chars().take(MOST_SHOWN).map(|c| if odd(c) { ' ' } else { c }).collect();
-    text.trim().to_owned()
+    let start: String = text.chars().take(MOST_SHOWN).collect();
+    in_one_line(&start).trim().to_owned()
 }
 
 /// Why a session ended.

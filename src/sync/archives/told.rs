@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::catalog::{Feed, Record};
-use crate::document::{Change, Datetime, Entry, Facts, Warnings};
+use crate::document::{Capability, Change, Datetime, Entry, Facts, Warnings};
 use crate::path::Mapper;
 use crate::sync::attach::Attacher;
 use crate::sync::lists::{self, Budget, Spooled};
@@ -61,6 +61,10 @@ impl Giver {
     }
 
     fn flush(&mut self) -> Result<(), Left> {
+        // Nothing is no step.
+        if self.batch.is_empty() {
+            return Ok(());
+        }
         self.to.blocking_send(std::mem::take(&mut self.batch)).map_err(|_| Left)
     }
 }
@@ -127,7 +131,7 @@ pub(super) struct Changes {
 pub(super) async fn survey(document: Spooled, engine: &Engine) -> Result<(Changes, Option<String>), SyncError> {
     let (store, status) = (Arc::clone(&engine.store), Arc::clone(engine.status()));
     let looked = tokio::task::spawn_blocking(move || {
-        let feed = Feed::new(&document.row.url, crate::document::Capability::ChangeList);
+        let feed = Feed::new(&document.row.url, Capability::ChangeList);
         let survey =
             order::survey(&document, &feed, None, &Budget::new(&document.bounds)).map_err(|error| match error {
                 Unsurveyed::Disk(error) => SyncError::Cache(error.to_string()),
