@@ -166,6 +166,8 @@ bounds! {
     documents DOCUMENTS = 200_000, 1 => 10_000_000, Count, "documents of a set, packages of a dump among them; more are not asked for, and nothing is deleted";
     depth DEPTH = 5, 1 => 32, Count, "how deep indexes may lie in one another; what lies deeper is not asked for, and nothing is deleted";
     uri URI = 8 * K, 64 => 8 * K, Bytes, "the URI of a resource; those with longer ones are reported and passed over";
+    segments SEGMENTS = 255, 8 => 4096, Count, "segments of the path of a resource's URI; resources with more are reported and passed over";
+    names NAMES = 500_000_000, 1000 => 1_000_000_000_000, Count, "files and directories of the mirror, those of its history included; with more, the sync fails and nothing changes";
     links LINKS = 1000, 1 => 100_000, Count, "links of an entry; more are reported and passed over";
     header HEADER = 64 * K, K => 256 * K, Bytes, "the head of an answer, all its lines together; with a larger one, the request fails";
     redirects REDIRECTS = 10, 0 => 100, Count, "redirects that one request follows";
@@ -176,10 +178,16 @@ bounds! {
     patch_time PATCH_TIME = 4, 1 => 3600, Seconds, "the work of one patch; where it takes longer, the resource is fetched whole";
     mementos MEMENTOS = 100_000, 1 => 100_000, Count, "mementos of one resource that are read from its TimeMaps; more are reported and passed over";
     delivery DELIVERY = 16 * M, K => G, Bytes, "a notification; a larger one is refused, and what it tells is looked for with the next poll";
+    messages MESSAGES = 1000, 1 => 1_000_000, Count, "messages and pings a second on one WebSocket channel; more are read later, and a channel that sends more for half a minute is closed for a while";
+    channels CHANNELS = 32, 0 => 2048, Count, "WebSocket channels joined at once, and no more than half of limit_connections, in which they count; sets beyond that are polled";
     callers CALLERS = 1024, 1 => 65_536, Count, "connections to listen= at once; others wait until one ends";
+    snapshots SNAPSHOTS = 32 * M, M => G, Bytes, "open copies of status.json and metrics, kept until they are closed; beyond that the oldest can no longer be read";
+    speed SPEED = K, 0 => G, Bytes, "how much of a transfer has to arrive in a second, on average over timeout=; a slower one is given up (with rate=, half of that if it is less)";
+    sync SYNC = 86_400, 10 => 31_536_000, Seconds, "a whole sync; a longer one is given up, and the state is partial";
     files FILES = 1024, 16 => 1_000_000, Count, "files of the cache that are kept open for the next read";
     connections CONNECTIONS = 64, 1 => 4096, Count, "connections to all hosts together; connections= is for each host";
-    free FREE = 64 * M, 0 => 1024 * T, Bytes, "the room that is left on the disk of the cache; with less, nothing more is fetched";
+    free FREE = 64 * M, 0 => 1024 * T, Bytes, "the space left on the disk of the cache; with less, nothing more is fetched and no sync writes to the catalog";
+    log LOG = 64 * M, M => T, Bytes, "the catalog's write-ahead log between two transactions; a longer one is written back before the next transaction begins";
     memory MEMORY = NONE, 256 * M => 1024 * T, Bytes, "the memory of the daemon's data: the last resort, for the daemon ends when it needs more";
 }
 

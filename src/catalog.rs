@@ -37,6 +37,7 @@ mod mementos;
 mod moments;
 mod packages;
 mod past;
+mod reach;
 mod reader;
 mod record;
 mod related;
@@ -44,6 +45,7 @@ mod remembered;
 mod rows;
 mod schema;
 mod sets;
+mod targets;
 mod timeline;
 mod transaction;
 mod tree;
@@ -66,11 +68,13 @@ pub use members::{Attached, Looked, MemberRow, MemberState, MemberTotals, Unseen
 pub use mementos::{EntrySays, Memento, MementoLink, MementoRow, TimeMapRow};
 pub use moments::Ever;
 pub use packages::PackageRow;
-pub use past::{ArchivedRow, Past, Reach};
+pub use past::Past;
+pub use reach::{ArchivedRow, Reach};
 pub use reader::{Content, DirEntry, Node, Place, Pool, Reader, Totals, VersionRow};
 pub use record::{Extra, Record};
-pub use related::{Collection, Related, Shown};
+pub use related::{Related, Shown};
 pub use rows::{Changes, DocumentRow, Evictable, News, Outcome, Seed, SetRow, SetState, Stored, SyncResult, Upserted};
+pub use targets::{Relation, Target, target_number};
 pub use transaction::{Recent, Transaction, Unseen};
 pub use writer::Writer;
 
@@ -166,6 +170,9 @@ pub enum CatalogError {
     /// What is to be written is more than a bound allows.
     #[error(transparent)]
     Beyond(#[from] crate::bounds::Beyond),
+    /// Something that any user may ask for took too long.
+    #[error("looking for a shortened name took more than {} ms; list its directory instead", .0.as_millis())]
+    Slow(std::time::Duration),
     /// Another process works with this cache.
     #[error("the cache {path} is in use by {holder}; unmount that first, or give this mount another cache=DIR")]
     InUse {

@@ -30,6 +30,8 @@ mod refresh;
 mod report;
 mod show;
 mod status;
+mod syscalls;
+mod users;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -68,6 +70,10 @@ type Done = Result<(), Stop>;
 /// Runs the program with these arguments, the program's own name among them.
 #[must_use]
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
+    if let Err(error) = confine::be_the_caller() {
+        show::err(format_args!("resourcesync: {error}"));
+        return ExitCode::from(exit::USAGE);
+    }
     std::panic::set_hook(Box::new(|panic| {
         let text = panic.to_string();
         if text.contains("failed printing to std") {
@@ -75,7 +81,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
             let enough = text.contains("Broken pipe");
             std::process::exit(i32::from(if enough { exit::OK } else { exit::FAILED }));
         }
-        eprintln!("resourcesync: this is a bug: {text}");
+        show::err(format_args!("resourcesync: this is a bug: {text}"));
     }));
     let name = arguments.first().map(std::path::PathBuf::from);
     let name = name.as_ref().and_then(|path| path.file_name()).and_then(|name| name.to_str()).unwrap_or("resourcesync");
@@ -87,7 +93,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Ok(()) => ExitCode::from(exit::OK),
         Err(stop) => {
             if !stop.message.is_empty() {
-                eprintln!("{}: {}", show::error_word(name), stop.message);
+                show::err(format_args!("{}: {}", show::error_word(name), stop.message));
             }
             ExitCode::from(stop.code)
         }

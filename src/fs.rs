@@ -44,7 +44,7 @@ mod xattr;
 
 pub use adapter::{Filesystem, View};
 pub use inodes::Moments;
-pub use io::{Asked as AskedIo, Io, Way};
+pub use io::{Asked as AskedIo, Backing, Io, Way};
 pub use related::Collections;
 pub use requests::{Kind, Requests};
 
@@ -94,6 +94,9 @@ pub trait Contents: Send + Sync + 'static {
 
     /// A file of `.resourcesync` as it is now.
     fn control(&self, name: &str) -> Option<Vec<u8>>;
+
+    /// The most bytes of files of `.resourcesync` that are kept for those who have them open.
+    fn most_snapshots(&self) -> u64;
 
     /// Used and available bytes, for `df`.
     fn room(&self) -> (u64, u64);

@@ -7,6 +7,7 @@
 //! | room | may use |
 //! | --- | --- |
 //! | [`bounds`] | nothing of ours; every room may use it |
+//! | [`printable`] | nothing of ours; every room may use it |
 //! | [`document`] | nothing of ours |
 //! | [`path`] | nothing of ours |
 //! | [`patch`] | nothing of ours |
@@ -23,6 +24,8 @@
 //! Everything but [`fs`] and [`cli`] is tested without a mount.
 
 // Tests state what must hold; there a panic is the point.
+// What is written for a person goes through one printer (`cli::show`), which makes foreign text harmless.
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod bounds;
@@ -34,6 +37,7 @@ pub mod fs;
 pub mod notify;
 pub mod patch;
 pub mod path;
+pub mod printable;
 pub mod source;
 pub mod store;
 pub mod sync;

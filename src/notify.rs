@@ -24,7 +24,6 @@ mod websub;
 mod xmpp;
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -33,7 +32,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use url::Url;
 
-use crate::bounds::Bounds;
+use crate::bounds::{self, Bounds};
 use crate::document::Capability;
 use crate::source::Client;
 use crate::sync::{Engine, Heard, OfferedChannel};
@@ -44,12 +43,12 @@ use board::Board;
 use listener::Registry;
 
 /// How channels are to be joined.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Options {
     /// Whether no channel is joined at all.
     pub off: bool,
-    /// Where hubs are listened to; none if no hub can reach us.
-    pub listen: Option<SocketAddr>,
+    /// Where hubs are listened to; none if no hub can reach us. It is bound already: the daemon may have no right to bind it.
+    pub listener: Option<std::net::TcpListener>,
     /// The URL below which hubs reach that address; its own, if not given.
     pub callback: Option<Url>,
     /// The most bytes of a delivery, and callers at once.
@@ -72,7 +71,17 @@ struct Context {
     registry: Registry,
     /// The URL below which hubs reach us.
     callback: Option<Url>,
+    /// For one delivery at a time whose signature is verified.
+    verifying: tokio::sync::Semaphore,
     bounds: Bounds,
+}
+
+impl Context {
+    /// How many WebSocket channels are joined at once at most.
+    fn sockets(&self) -> u64 {
+        let offered = self.board.offered().iter().filter(|one| scheme(one) == Scheme::WebSocket).count() as u64;
+        offered.min(self.bounds.channels).min(self.bounds.connections / 2)
+    }
 }
 
 /// What is known of one channel.
@@ -100,10 +109,13 @@ impl Notifier {
     /// Begins to listen, where that is asked for.
     ///
     /// # Errors
-    /// If nobody can be heard there.
-    pub async fn new(engine: Arc<Engine>, client: Arc<Client>, options: Options) -> std::io::Result<Self> {
-        let listener = match options.listen.filter(|_| !options.off) {
-            Some(address) => Some(TcpListener::bind(address).await?),
+    /// If the listener cannot be used.
+    pub fn new(engine: Arc<Engine>, client: Arc<Client>, options: Options) -> std::io::Result<Self> {
+        let listener = match options.listener.filter(|_| !options.off) {
+            Some(listener) => {
+                listener.set_nonblocking(true)?;
+                Some(TcpListener::from_std(listener)?)
+            }
             None => None,
         };
         let callback = match &listener {
@@ -114,8 +126,15 @@ impl Notifier {
             }
         };
         let registry = Registry::default();
-        let context =
-            Arc::new(Context { engine, client, board: Board::default(), registry, callback, bounds: options.bounds });
+        let context = Arc::new(Context {
+            engine,
+            client,
+            board: Board::default(),
+            registry,
+            callback,
+            verifying: tokio::sync::Semaphore::new(1),
+            bounds: options.bounds,
+        });
         let listener = listener.map(|listener| tokio::spawn(listener::serve(Arc::clone(&context), listener)));
         Ok(Self { context, off: options.off, listener, supervisor: Mutex::default(), joined: Arc::default() })
     }
@@ -215,6 +234,9 @@ impl Supervisor {
         context.board.offer(&offered);
         let mut wanted: HashMap<i64, &OfferedChannel> = HashMap::new();
         let mut sets: HashMap<i64, bool> = HashMap::new();
+        // Half of the connections are left for documents and content.
+        let most_sockets = bounds::count(context.bounds.channels.min(context.bounds.connections / 2));
+        let mut sockets = 0;
         for one in &offered {
             let id = one.channel.id;
             if let Some(why) = self.unfit(one) {
@@ -230,7 +252,18 @@ impl Supervisor {
                 matches!(context.board.standing(id).phase, Phase::Denied(_))
                     || self.down.get(&id).is_some_and(|since| since.elapsed() >= PATIENCE)
             };
-            if before.iter().all(down) {
+            let stays_open = scheme(one) == Scheme::WebSocket;
+            if before.iter().all(down) && stays_open && sockets >= most_sockets {
+                let why = format!(
+                    "{sockets} channels are joined, as many as {}={} and half of {}={} allow; this set is polled",
+                    bounds::CHANNELS,
+                    context.bounds.channels,
+                    bounds::CONNECTIONS,
+                    context.bounds.connections
+                );
+                context.board.set(id, Phase::Unused(why));
+            } else if before.iter().all(down) {
+                sockets += usize::from(stays_open);
                 wanted.insert(id, one);
             } else {
                 context.board.set(id, Phase::Unused("another channel tells the same".to_owned()));

@@ -15,17 +15,20 @@
 //! **Never knows** what a resource is called or where it came from.
 
 pub mod archive;
+pub mod private;
 pub mod warc;
 
 use std::cell::Cell;
 use std::fmt::Write as _;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt as _, MetadataExt as _, OpenOptionsExt};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
 use tempfile::NamedTempFile;
 
@@ -35,6 +38,10 @@ use crate::bounds;
 #[derive(Debug)]
 pub struct Store {
     root: PathBuf,
+    /// The directories in it, by which files are opened.
+    objects: OwnedFd,
+    packages: OwnedFd,
+    partial: OwnedFd,
     /// Bytes of the disk that are left free for others.
     free: u64,
 }
@@ -141,10 +148,16 @@ impl Store {
     /// # Errors
     /// If a directory cannot be made or read.
     pub fn open(cache: &Path, free: u64) -> io::Result<Self> {
-        let store = Self { root: cache.to_owned(), free };
-        for name in ["objects", "packages", "partial", "spool"] {
-            make_directory(&cache.join(name))?;
-        }
+        let root = File::open(cache)?;
+        let directory = |name| private::subdirectory(&root, name);
+        let store = Self {
+            root: cache.to_owned(),
+            objects: directory("objects")?,
+            packages: directory("packages")?,
+            partial: directory("partial")?,
+            free,
+        };
+        directory("spool")?;
         for stale in fs::read_dir(store.root.join("spool"))? {
             fs::remove_file(stale?.path())?;
         }
@@ -157,7 +170,8 @@ impl Store {
         &self.root
     }
 
-    fn object_path(&self, sha256: &[u8; 32]) -> PathBuf {
+    /// The path of content below `objects`.
+    fn object_name(sha256: &[u8; 32]) -> PathBuf {
         let mut name = String::with_capacity(65);
         for (index, byte) in sha256.iter().enumerate() {
             // Writing to a String cannot fail.
@@ -166,21 +180,28 @@ impl Store {
                 name.push('/');
             }
         }
-        self.root.join("objects").join(name)
+        name.into()
+    }
+
+    fn object_path(&self, sha256: &[u8; 32]) -> PathBuf {
+        self.root.join("objects").join(Self::object_name(sha256))
     }
 
     /// Opens the content with this digest.
     ///
     /// # Errors
-    /// If it is not there.
+    /// If it is not there. A file that another user could have changed counts as missing.
     pub fn object(&self, sha256: &[u8; 32]) -> io::Result<File> {
-        File::open(self.object_path(sha256))
+        private::file(&self.objects, &Self::object_name(sha256), OFlags::RDONLY).map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => io::Error::new(io::ErrorKind::NotFound, error),
+            _ => error,
+        })
     }
 
-    /// Whether there is content with this digest; where nobody can tell, there is.
+    /// Whether there is content with this digest; where that cannot be found out, there is.
     #[must_use]
     pub fn has(&self, sha256: &[u8; 32]) -> bool {
-        self.object_path(sha256).try_exists().unwrap_or(true)
+        !self.object(sha256).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
     }
 
     /// When the content with this digest was given its name, in whole seconds.
@@ -206,11 +227,8 @@ impl Store {
     /// # Errors
     /// If the file cannot be moved.
     pub fn adopt(&self, sha256: &[u8; 32], file: tempfile::TempPath) -> io::Result<()> {
-        let path = self.object_path(sha256);
-        if let Some(parent) = path.parent() {
-            make_directory(parent)?;
-        }
-        file.persist(path).map_err(|error| error.error)
+        private::subdirectory(&self.objects, &format!("{:02x}", sha256[0]))?;
+        file.persist(self.object_path(sha256)).map_err(|error| error.error)
     }
 
     /// The content in the folder of those whose digests begin with this byte.
@@ -265,7 +283,7 @@ impl Store {
     /// # Errors
     /// If it cannot be made.
     pub fn partial(&self, version: i64) -> io::Result<File> {
-        open_or_make(&self.partial_path(version))
+        open_or_make(&self.partial, &version.to_string())
     }
 
     /// The file of a package, as much of it as there is, made where there is none.
@@ -273,7 +291,7 @@ impl Store {
     /// # Errors
     /// If it cannot be made.
     pub fn package(&self, package: i64) -> io::Result<File> {
-        open_or_make(&self.package_path(package))
+        open_or_make(&self.packages, &package.to_string())
     }
 
     fn package_path(&self, package: i64) -> PathBuf {
@@ -405,8 +423,19 @@ fn digest(first: u8, name: &str) -> Option<[u8; 32]> {
     Some(digest)
 }
 
-fn open_or_make(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+/// Opens a file, made where there is none. One that another user could have changed is removed first.
+fn open_or_make(directory: &OwnedFd, name: &str) -> io::Result<File> {
+    let open = || private::file(directory, Path::new(name), OFlags::RDWR | OFlags::CREATE);
+    match open() {
+        Err(error)
+            if error.kind() == io::ErrorKind::PermissionDenied
+                || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) =>
+        {
+            rustix::fs::unlinkat(directory, name, rustix::fs::AtFlags::empty())?;
+            open()
+        }
+        result => result,
+    }
 }
 
 /// The numbers that files in a directory are named by.
@@ -424,20 +453,5 @@ fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
-    }
-}
-
-/// Makes a directory that only its owner may enter, and those above it.
-///
-/// # Errors
-/// If it cannot be made.
-pub fn make_directory(path: &Path) -> io::Result<()> {
-    match path.is_dir() {
-        true => Ok(()),
-        false => {
-            // Those above are anybody's: whoever a daemon becomes must get there.
-            path.parent().map_or(Ok(()), |parent| DirBuilder::new().recursive(true).create(parent))?;
-            DirBuilder::new().recursive(true).mode(0o700).create(path)
-        }
     }
 }

@@ -62,7 +62,7 @@ use std::time::{Duration, SystemTime};
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 
-use crate::bounds::Bounds;
+use crate::bounds::{self, Bounds};
 use crate::catalog::{CatalogError, Changes, Filter, News, Pool, SetRow, Tally, Wish, Writer};
 use crate::document::{Capability, Datetime};
 use crate::path::Mapper;
@@ -371,17 +371,13 @@ impl Engine {
         }
         let status = Arc::new(Status::default());
         let readers = Arc::new(writer.readers());
-        let cache_size = config.cache_size.filter(|_| !config.content_all);
+        let limits = ledger::Limits {
+            cache_size: config.cache_size.filter(|_| !config.content_all),
+            keep: config.keep,
+            log: config.bounds.log,
+        };
         let files = OpenFiles::new(&config.bounds);
-        let ledger = Ledger::open(
-            writer,
-            Arc::clone(&store),
-            Arc::clone(&status),
-            announce,
-            cache_size,
-            config.keep,
-            files.clone(),
-        )?;
+        let ledger = Ledger::open(writer, Arc::clone(&store), Arc::clone(&status), announce, limits, files.clone())?;
         content::tidy(&store, &readers).map_err(SyncError::Cache)?;
         packages::tidy(&store, &readers, &ledger)?;
         let shared = Shared {
@@ -430,6 +426,12 @@ impl Engine {
     #[must_use]
     pub fn store(&self) -> &Arc<Store> {
         &self.store
+    }
+
+    /// How much is taken of what servers send, and given to local users.
+    #[must_use]
+    pub fn bounds(&self) -> &Bounds {
+        &self.config.bounds
     }
 
     /// What is being done.
@@ -493,15 +495,27 @@ impl Engine {
         if by_hand {
             self.history.try_again();
         }
+        if let Err(error) = self.store.check_room(0) {
+            let error = SyncError::Cache(error.to_string());
+            self.status.ended(Some(error.to_string()), false);
+            self.status.error(&format!("sync failed: {error}"));
+            return Err(error);
+        }
         let mark = self.inbox.mark(&self.readers)?;
         self.status.began();
         // Nothing else is wanted ahead of use after a poll that found nothing.
         let asked = !matches!(trigger, Trigger::Poll | Trigger::Notified(_) | Trigger::Doubt);
         let sync = std::panic::AssertUnwindSafe(sets::sync(self, trigger));
-        let result = futures_util::FutureExt::catch_unwind(sync).await;
-        let result = result.unwrap_or_else(|_| Err(SyncError::Unfit("a bug ended the sync; see the log".to_owned())));
+        let sync = futures_util::FutureExt::catch_unwind(sync);
+        let result = match tokio::time::timeout(Duration::from_secs(self.config.bounds.sync), sync).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) => Err(SyncError::Unfit("a bug ended the sync; see the log".to_owned())),
+            Err(_) => {
+                Err(SyncError::Unfit(bounds::SYNC.passed("the time of the sync", &self.config.bounds).to_string()))
+            }
+        };
         let away = matches!(&result, Err(error) if error.is_away());
-        self.status.ended(result.is_ok(), away);
+        self.status.ended(result.as_ref().err().map(ToString::to_string), away);
         self.inbox.caught_up(&mark, result.as_ref());
         self.synced.send_replace(());
         if asked || result.as_ref().is_ok_and(Summary::changed) {

@@ -288,27 +288,36 @@ fn a_hub_that_verifies_twice_or_denies_what_it_verified_is_not_asked_in_circles(
     assert_eq!(hub.forms().len(), 1, "one request is enough");
     let reason = format!("no room for {}", form["hub.callback"]);
     assert_eq!(OwnHub::says(&form, "denied", &[("hub.reason", &reason)]), "200");
+    // Anybody who knows the path can report that: the hub is asked.
+    let renewal = hub.form(2);
+    assert_eq!(
+        (&renewal["hub.callback"], only_channel(&mirror)["state"].as_str()),
+        (&form["hub.callback"], Some("live"))
+    );
+    assert_eq!(OwnHub::says(&form, "denied", &[("hub.reason", &reason)]), "200");
     let status = mirror.wait("the denial", |status| status["channels"][0]["state"] == "denied");
     assert!(!status.to_string().contains(form["hub.callback"].rsplit('/').next().unwrap()), "{status:#}");
     std::thread::sleep(Duration::from_secs(2));
-    assert_eq!(hub.forms().len(), 1, "a hub that denies is left alone for a while");
+    assert_eq!(hub.forms().len(), 2, "a hub that denies is left alone for a while");
     // It changes its mind.
     OwnHub::verifies(&form, "864000");
     live(&mirror);
     // After a restart, what it granted is asked for again, with the same path, and shown when it answers.
     mirror.kill();
     assert!(mirror.try_mount().status.success());
-    let again = hub.form(2);
+    let again = hub.form(3);
     assert_eq!((&again["hub.callback"], &again["hub.secret"]), (&form["hub.callback"], &form["hub.secret"]));
     assert_eq!(only_channel(&mirror)["state"], "joining");
     OwnHub::verifies(&again, "864000");
     live(&mirror);
     // What was denied before a restart is not live after it.
     assert_eq!(OwnHub::says(&again, "denied", &[]), "200");
+    hub.form(4);
+    assert_eq!(OwnHub::says(&again, "denied", &[]), "200");
     mirror.wait("the denial", |status| status["channels"][0]["state"] == "denied");
     mirror.kill();
     assert!(mirror.try_mount().status.success());
-    let anew = hub.form(3);
+    let anew = hub.form(5);
     assert_ne!(anew["hub.callback"], form["hub.callback"]);
 }
 

@@ -32,15 +32,13 @@ fn capabilities(process: u32) -> [u64; 3] {
     ["CapEff:", "CapPrm:", "CapBnd:"].map(|name| u64::from_str_radix(&threads_say(process, name), 16).unwrap())
 }
 
-const SYS_ADMIN: u64 = 1 << 21;
-
 #[test]
-fn a_daemon_of_root_keeps_what_it_uses() {
+fn a_daemon_of_root_keeps_no_capability() {
     let source = Source::start(&[("/a", "one"), ("/b/c", "two")], &[]);
-    for (options, kept) in [("io=kernel", 0), ("io=auto", SYS_ADMIN)] {
+    for options in ["io=kernel", "io=auto", "io=passthrough"] {
         let mirror = Mirror::mount(&source.url("/"), options);
         let daemon = mirror.daemon().unwrap();
-        assert_eq!(capabilities(daemon), [kept; 3], "{options}");
+        assert_eq!(capabilities(daemon), [0; 3], "{options}");
         assert_eq!(threads_say(daemon, "NoNewPrivs:"), "1");
         agrees(&mirror, &source);
         mirror.refreshed();
@@ -62,12 +60,12 @@ fn a_daemon_becomes_another_user_and_does_all_it_did() {
     agrees(&mirror, &source);
     mirror.unmount();
     // Where its directory is, others must get to.
-    mirror.set_options("poll=0,user=nobody");
+    mirror.set_options("poll=0,run_as=nobody");
     fs::set_permissions(mirror.cache.parent().unwrap(), fs::Permissions::from_mode(0o700)).unwrap();
     let refused = mirror.try_mount();
     assert!(!refused.status.success() && text(&refused).contains("chmod o+x"), "{}", text(&refused));
     fs::set_permissions(mirror.cache.parent().unwrap(), fs::Permissions::from_mode(0o711)).unwrap();
-    mirror.set_options(&format!("poll=0,user=nobody,credentials={}", secret.path().display()));
+    mirror.set_options(&format!("poll=0,run_as=nobody,credentials={}", secret.path().display()));
     let output = mirror.try_mount();
     assert!(output.status.success(), "{}", text(&output));
     let daemon = mirror.daemon().unwrap();
@@ -75,7 +73,7 @@ fn a_daemon_becomes_another_user_and_does_all_it_did() {
     let nobody: u32 =
         nobody.lines().find_map(|line| line.strip_prefix("nobody:x:")?.split(':').next()?.parse().ok()).unwrap();
     assert_eq!(threads_say(daemon, "Uid:"), [nobody; 4].map(|uid| uid.to_string()).join("\t"));
-    assert_eq!(capabilities(daemon), [SYS_ADMIN; 3]);
+    assert_eq!(capabilities(daemon), [0; 3]);
     assert_eq!(threads_say(daemon, "Groups:").split_whitespace().count(), 1);
     agrees(&mirror, &source);
     let change = source.does("updated", "/a", 10, "anew");
@@ -127,29 +125,9 @@ fn a_user_that_is_not_there_and_a_cache_that_is_not_ours_are_refused() {
         assert!(!output.status.success());
         text(&output)
     };
-    assert!(mount("user=nobody-at-all").contains("there is no such user"));
-    assert!(mount("user=nobody").contains("letters"));
+    assert!(mount("run_as=nobody-at-all").contains("there is no such user"));
+    assert!(mount("run_as=nobody").contains("letters"));
     assert_eq!(fs::metadata(cache.join("letters")).unwrap().uid(), 0);
-}
-
-#[test]
-fn a_directory_that_somebody_holds_is_not_waited_for_without_end() {
-    let source = Source::start(&[("/a", "one")], &[]);
-    let mirror = Mirror::prepare(&source.url("/"), "poll=0");
-    let held = fs::File::open(&mirror.directory).unwrap();
-    rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
-    let began = Instant::now();
-    let output = mirror.try_mount();
-    assert!(began.elapsed() < Duration::from_secs(25), "{:?}", began.elapsed());
-    assert_eq!(output.status.code(), Some(32));
-    assert!(text(&output).contains("another process holds a lock on it"), "{}", text(&output));
-    drop(held);
-    // Nobody mounts it later, when nobody waits for that any more.
-    mirror.wait_for_end();
-    std::thread::sleep(Duration::from_millis(300));
-    assert!(mirror.guard().is_none() && mirror.names("").is_empty());
-    assert!(mirror.try_mount().status.success());
-    agrees(&mirror, &source);
 }
 
 /// A name server of this test's own, which knows one name.

@@ -927,7 +927,7 @@ struct Tmpfs(std::path::PathBuf);
 
 impl Tmpfs {
     fn mount(path: &std::path::Path, size: &str) -> Self {
-        shell(&format!("mount -t tmpfs -o size={size} tmpfs {}", path.display()));
+        shell(&format!("mount -t tmpfs -o size={size},mode=700 tmpfs {}", path.display()));
         Self(path.to_owned())
     }
 

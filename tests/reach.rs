@@ -1,6 +1,7 @@
 //! Where a Source may make us connect. Each test has a network of its own, with a Source on a public address, and traps
-//! on private ones that notice whoever comes. Whatever leads to a trap is tried twice: with `allow_private` all of it
-//! arrives there, so that none of it is left out by mistake; without, nothing does.
+//! that log each request, on private addresses and on public ones of the daemon's own machine. Whatever leads to a trap
+//! is tried twice: with `allow_private` all of it arrives there, so that none of it is left out by mistake; without,
+//! nothing does.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics has failed")]
 
@@ -9,21 +10,31 @@ mod support;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use support::changes::{Source, at, link, told};
+use support::changes::{Source, at, change_list, link, told};
 use support::dump;
 use support::network::{self, enters};
+use support::nginx::Nginx;
 use support::server::{Reply, Server};
 use support::telling::channel;
 use support::{Mirror, capability, document, entry, entry_of, index, resource_list, run, text};
 
 const SOURCE: &str = "203.0.113.1:8080";
 const OTHER: &str = "203.0.113.2:8080";
-const TRAPS: [&str; 4] = ["10.0.0.1:8080", "127.0.0.2:8080", "169.254.169.254:8080", "[::1]:8080"];
+/// The last two are [`network::OWN`] and [`network::OWN_V6`].
+const TRAPS: [&str; 6] = [
+    "10.0.0.1:8080",
+    "127.0.0.2:8080",
+    "169.254.169.254:8080",
+    "[::1]:8080",
+    "203.0.113.200:8080",
+    "[2001:db8::c8]:8080",
+];
 const ADDRESSES: [&str; 4] = ["203.0.113.1/32", "203.0.113.2/32", "10.0.0.1/32", "169.254.169.254/32"];
-const HOSTS: &str = "203.0.113.1 source.example\n10.0.0.1 trap.example both.example\n203.0.113.2 both.example\n";
+const HOSTS: &str = "203.0.113.1 source.example\n10.0.0.1 trap.example both.example\n203.0.113.2 both.example\n\
+    203.0.113.200 own.example\n";
 const PATCH: &str = "http://www.openarchives.org/rs/terms/patch";
 
-/// Servers on private addresses.
+/// Servers where a Source may not lead.
 struct Traps(Vec<Server>);
 
 impl Traps {
@@ -217,7 +228,7 @@ fn documents_packages_and_channels_lead_to_no_private_address() {
             source.file(&path, document("capabilitylist", "", "", &offers.concat()));
         }
         source.file("/.well-known/resourcesync", document("description", "", "", &sets));
-        let mirror = Mirror::mount(&source.url("/"), &format!("{options},listen=203.0.113.1:8088"));
+        let mirror = Mirror::mount(&source.url("/"), &format!("{options},listen=203.0.113.200:8088"));
         sets += &capability("http://[::1]:8080/trap/set", "capabilitylist");
         source.file("/.well-known/resourcesync", document("description", "", "", &sets));
         let _ = mirror.refresh();
@@ -261,6 +272,116 @@ fn what_is_found_at_the_origin_leads_to_no_private_address() {
         let asked = source.requests().iter().filter(|request| request.path == well_known).count();
         assert!(asked >= 2, "{asked}");
     });
+}
+
+#[test]
+fn a_public_source_does_not_lead_to_this_machines_own_public_address() {
+    const WAYS: [&str; 9] = ["literal", "six", "mapped", "named", "redirected", "mirror", "changes", "hub", "socket"];
+    if !enters("a_public_source_does_not_lead_to_this_machines_own_public_address", &ADDRESSES, HOSTS) {
+        return;
+    }
+    twice(&WAYS, |options, traps| {
+        let source = server();
+        source.file("/plain", "plain");
+        source.on("/redirected", |_| moved("http://203.0.113.200:8080/trap/redirected"));
+        let mirrored = entry(&source.url("/mirrored"), "length=\"7\"");
+        let entries = [
+            entry_of(&source.url("/plain"), b"plain"),
+            entry("http://203.0.113.200:8080/trap/literal", ""),
+            entry("http://[2001:db8::c8]:8080/trap/six", ""),
+            entry("http://[::ffff:203.0.113.200]:8080/trap/mapped", ""),
+            entry("http://own.example:8080/trap/named", ""),
+            entry(&source.url("/redirected"), "length=\"7\""),
+            with(&mirrored, &link("duplicate", "http://203.0.113.200:8080/trap/mirror")),
+        ];
+        source.file("/list", resource_list(&at(0), &entries.concat()));
+        source.file("/empty", resource_list(&at(0), ""));
+        source.on("/topic", |_| Reply::ok("").with("Content-Type", "application/xml"));
+        let changes = "change-notification";
+        let sets = [
+            vec![
+                capability(&source.url("/list"), "resourcelist"),
+                channel(&source.url("/topic"), changes, &["http://203.0.113.200:8080/trap/hub"]),
+            ],
+            vec![
+                capability(&source.url("/empty"), "resourcelist"),
+                capability("http://203.0.113.200:8080/trap/changes", "changelist"),
+                channel("ws://own.example:8080/trap/socket", changes, &[]),
+            ],
+        ];
+        let mut description = String::new();
+        for (number, offers) in sets.iter().enumerate() {
+            let path = format!("/capabilities{number}");
+            description += &capability(&source.url(&path), "capabilitylist");
+            source.file(&path, document("capabilitylist", "", "", &offers.concat()));
+        }
+        source.file("/.well-known/resourcesync", document("description", "", "", &description));
+        let mirror = Mirror::mount(&source.url("/"), &format!("{options},listen=203.0.113.200:8088"));
+        let files = mirror.files();
+        assert_eq!(files.len(), entries.len(), "{files:?}");
+        for file in &files {
+            assert_eq!(mirror.read(file).is_ok(), file.ends_with("plain"), "{file}");
+        }
+        if options == "poll=0" {
+            mirror.wait("an answer of each channel", |status| {
+                status["channels"].to_string().matches("203.0.113.200, a private address").count() == 2
+            });
+            let errors = mirror.errors();
+            for address in ["203.0.113.200", "2001:db8::c8", "::ffff:203.0.113.200"] {
+                assert!(errors.contains(&format!("{address}, a private address")), "{address}: {errors}");
+            }
+        } else {
+            // Channels are joined in the background.
+            traps.wait(&WAYS);
+        }
+    });
+}
+
+#[test]
+fn a_source_on_https_leads_to_http_only_if_asked_for() {
+    // It is never started: only its certificate is used.
+    let nginx = Nginx::prepare_tls();
+    let file = |name: &str| nginx.authority().with_file_name(name);
+    let other = Server::start();
+    let tls = Server::start_tls(&file("server.crt"), &file("server.key"));
+    let mut source = Source::on(tls, &[("/plain", "plain"), ("/moved", "moved"), ("/changed", "old")], &["changelist"]);
+    let entries: Vec<_> = source
+        .now
+        .iter()
+        .map(|(path, bytes)| entry_of(&source.url(path), bytes))
+        .chain([entry_of(&other.url("/listed"), b"listed")])
+        .collect();
+    source.server.file("/resourcelist.xml", resource_list(&at(0), &entries.concat()));
+    other.file("/moved", "moved");
+    other.file("/listed", "listed");
+    let to = other.url("/moved");
+    source.server.on("/moved", move |_| moved(&to));
+    source.changes("");
+    let options = format!("poll=0,ca={}", nginx.authority().display());
+    let mirrors = ["", ",allow_http"].map(|more| Mirror::mount(&source.url("/"), &format!("{options}{more}")));
+    mirrors.iter().for_each(|mirror| assert_eq!(mirror.read("changed").unwrap(), b"old"));
+    source.put("/changed", b"new");
+    other
+        .file("/changelist.xml", change_list(Some(0), None, "", &told(&source.url("/changed"), "updated", 10, b"new")));
+    let to = other.url("/changelist.xml");
+    source.server.on("/changelist.xml", move |_| moved(&to));
+    let [refused, allowed] = mirrors;
+    for (mirror, is_allowed) in [(refused, false), (allowed, true)] {
+        let refresh = mirror.refresh();
+        assert_eq!(refresh.status.success(), is_allowed, "{}", text(&refresh));
+        let files = mirror.files();
+        assert_eq!(files.len(), 4, "{files:?}");
+        for file in &files {
+            let is_https = file.ends_with("plain") || file.ends_with("changed");
+            assert_eq!(mirror.read(file).is_ok(), is_https || is_allowed, "{file}: {}", mirror.errors());
+        }
+        let errors = mirror.errors();
+        for path in ["/moved", "/listed", "/changelist.xml"] {
+            let error = format!("{}: it is http", other.url(path));
+            assert_eq!(errors.contains(&error) && errors.contains("-o allow_http"), !is_allowed, "{path}: {errors}");
+        }
+        assert_eq!(other.connections() > 0, is_allowed);
+    }
 }
 
 #[test]

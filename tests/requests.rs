@@ -49,14 +49,15 @@ fn several(all: &[(&str, u64)]) -> Requests {
     all.iter().map(|(kind, count)| ((*kind).to_owned(), *count)).collect()
 }
 
-/// Does all that in a new mount, and holds what it causes to what it may. A kernel that is short of memory, or a host that
-/// takes it away, may forget what it knew in between: then it is done once more.
+/// Does all that in a new mount, and holds what it causes to what it may. A kernel that is short of memory, or one that is
+/// set to give back what is seldom used (DAMON's `pageout` does so each 5 s), may forget what it knew in between: then all
+/// of it is done once more. What the program itself forgets would be missing each time.
 fn cause(options: &str, table: &[Work<'_>]) {
     let server = Server::start();
     source(&server);
     let wanted: Vec<(&str, Requests)> = table.iter().map(|(what, _, all)| (*what, several(all))).collect();
     let mut found = Vec::new();
-    for _ in 0..3 {
+    for _ in 0..5 {
         let mirror = Mirror::mount(&server.url("/"), options);
         let at = mirror.directory.to_string_lossy().into_owned();
         found = table.iter().map(|(what, work, _)| (*what, caused_by(&mirror, &work.replace('@', &at)))).collect();

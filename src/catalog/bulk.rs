@@ -335,7 +335,12 @@ impl Transaction<'_> {
                 }
                 Ok(())
             },
-        )
+        )?;
+        if !plain {
+            let linking = versions.iter().filter(|version| !version.record.targets.is_empty());
+            linking.into_iter().try_for_each(|version| self.put_targets(version.id, &version.record.targets))?;
+        }
+        Ok(())
     }
 }
 
@@ -445,6 +450,7 @@ mod tests {
             coded: false,
             extra: listed.extra.then(|| "{}".to_owned()),
             mementos: listed.memento.then_some(memento).into_iter().collect(),
+            targets: Vec::new(),
         }
     }
 

@@ -127,6 +127,20 @@ pub struct Moved {
     pub is_shown: bool,
 }
 
+/// A superseded version that was current for some time.
+struct Lived {
+    id: i64,
+    begin: i64,
+    until: i64,
+    gone: Option<i64>,
+    went: Option<i64>,
+    change: Option<i64>,
+    hashes: Option<Vec<u8>>,
+}
+
+/// How many of the versions of one time are compared with a change, where none has the same hashes.
+const MOST_COMPARED: i64 = 64;
+
 /// One of the versions of a resource that began at the same moment.
 struct AtOnce {
     id: i64,
@@ -230,6 +244,9 @@ impl Transaction<'_> {
             self.connection()
                 .prepare_cached("UPDATE version SET change = ?2, begin = ?3, extra = ?4 WHERE id = ?1")?
                 .execute(params![current.id, how.number(), moment, record.extra])?;
+            if !same_words {
+                self.relink(current.id)?;
+            }
             if let Some((_, Some((name, _)))) = found.filter(|_| !same_words) {
                 // What it is linked to may be something else.
                 self.connection()
@@ -339,16 +356,7 @@ impl Transaction<'_> {
             }) {
                 return Ok(Some(Some(current.id)));
             }
-            let mut statement = self.connection().prepare_cached(
-                "SELECT id, hashes FROM version WHERE name IN (?1, ?2) AND begin = ?3 AND until IS NOT NULL AND change = ?4",
-            )?;
-            let mut rows = statement.query(params![names.own, names.in_directory, moment, how.number()])?;
-            while let Some(row) = rows.next()? {
-                if agree(row.get::<_, Option<Vec<u8>>>(1)?.as_deref(), &record.hashes) {
-                    return Ok(Some(Some(row.get(0)?)));
-                }
-            }
-            return Ok(None);
+            return Ok(self.known_at(names, moment, how, &record.hashes)?.map(Some));
         }
         if record.hashes.is_empty() {
             let same = |current: &&Current| current.how == Some(how) && current.sameness == Sameness::Same;
@@ -369,6 +377,67 @@ impl Transaction<'_> {
             .query_row(params![names.own, names.in_directory, how.number(), hashes, fresh], |row| row.get(0))
             .optional()?;
         Ok(known.map(Some))
+    }
+
+    /// The first version that a change made which has this time, and that can have these bytes. Of thousands at one time, those
+    /// with the same hashes are found, and of others the newest are compared.
+    fn known_at(&self, names: Names, moment: i64, how: How, hashes: &Hashes) -> Result<Option<i64>> {
+        const AT_ONCE: &str =
+            "SELECT min(id) FROM version WHERE name IN (?1, ?2) AND begin = ?3 AND until = begin AND change = ?4";
+        let own = hashes.to_bytes();
+        let among = |condition: &str, bytes: &[u8]| -> Result<Option<i64>> {
+            let mut statement = self.connection().prepare_cached(&format!("{AT_ONCE} AND {condition}"))?;
+            Ok(statement
+                .query_row(params![names.own, names.in_directory, moment, how.number(), bytes], |row| row.get(0))?)
+        };
+        let lived = self.current_at(names, moment)?.filter(|lived| {
+            lived.begin == moment && lived.change == Some(how.number()) && agree(lived.hashes.as_deref(), hashes)
+        });
+        let found = [
+            among("hashes = ?5", &own)?,
+            among("hashes IS NULL AND ?5 IS NOT NULL", &own)?,
+            lived.map(|lived| lived.id),
+        ];
+        if let Some(found) = found.into_iter().flatten().min() {
+            return Ok(Some(found));
+        }
+        let mut statement = self.connection().prepare_cached(
+            "SELECT id, hashes FROM version WHERE name = ?1 AND begin = ?2 AND until IS NOT NULL AND change = ?3
+             ORDER BY id DESC LIMIT ?4",
+        )?;
+        let mut found = None;
+        for name in [names.own, names.in_directory] {
+            let mut rows = statement.query(params![name, moment, how.number(), MOST_COMPARED])?;
+            while let Some(row) = rows.next()? {
+                if agree(row.get::<_, Option<Vec<u8>>>(1)?.as_deref(), hashes) {
+                    let id: i64 = row.get(0)?;
+                    found = Some(found.map_or(id, |known: i64| known.min(id)));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// The superseded version of the Source's own that was current at a time, or, if it ended before that, the last one
+    /// before it. There is one at most: they do not overlap.
+    fn current_at(&self, names: Names, moment: i64) -> Result<Option<Lived>> {
+        // Without a condition on `until`, which SQLite would have to look for in all of them.
+        let mut statement = self.connection().prepare_cached(
+            "SELECT id, max(begin), until, gone, went, change, hashes FROM version
+             WHERE name IN (?1, ?2) AND until > begin AND begin <= ?3 AND COALESCE(change, 0) < 16",
+        )?;
+        Ok(statement.query_row(params![names.own, names.in_directory, moment], |row| {
+            let Some(id) = row.get::<_, Option<i64>>(0)? else { return Ok(None) };
+            Ok(Some(Lived {
+                id,
+                begin: row.get(1)?,
+                until: row.get(2)?,
+                gone: row.get(3)?,
+                went: row.get(4)?,
+                change: row.get(5)?,
+                hashes: row.get(6)?,
+            }))
+        })?)
     }
 
     /// Whether a change that is known, and is not what the tree shows, may be another one that looks the same:
@@ -399,15 +468,10 @@ impl Transaction<'_> {
             return Ok(false);
         }
         // Of what began within the same second, that was told before it which came in this same reading.
-        let gone: Option<(i64, bool)> = self
-            .connection()
-            .prepare_cached(
-                "SELECT id, gone IS NOT NULL FROM version WHERE name IN (?1, ?2) AND until IS NOT NULL AND until > ?3
-                 AND (begin < ?3 OR begin = ?3 AND id >= ?4) AND COALESCE(change, 0) < 16
-                 ORDER BY begin DESC, id DESC LIMIT 1",
-            )?
-            .query_row(params![names.own, names.in_directory, moment, fresh], |row| Ok((row.get(0)?, row.get(1)?)))
-            .optional()?;
+        let gone = self
+            .current_at(names, moment)?
+            .filter(|lived| lived.until > moment && (lived.begin < moment || lived.id >= fresh))
+            .map(|lived| (lived.id, lived.gone.is_some()));
         match gone {
             Some((version, false)) => {
                 self.connection()
@@ -432,34 +496,31 @@ impl Transaction<'_> {
 
     /// A version that was superseded before it was known: until the next one began, or the resource went.
     fn insert_past(&mut self, names: Names, record: &Record, how: How) -> Result<i64> {
-        let until: Option<i64> = self
+        let begin = record.begin.nanos();
+        let next: Option<i64> = self
             .connection()
             .prepare_cached(
-                "SELECT min(moment) FROM (
-                     SELECT begin AS moment FROM version WHERE name IN (?1, ?2) AND until > begin AND begin > ?3
-                         AND COALESCE(change, 0) < 16
-                     UNION ALL SELECT until FROM version WHERE name IN (?1, ?2) AND until > begin AND until > ?3
-                         AND COALESCE(change, 0) < 16
-                     UNION ALL SELECT v.begin FROM name n JOIN version v ON v.id = n.version WHERE n.id IN (?1, ?2) AND v.begin > ?3)",
+                "SELECT min(begin) FROM version WHERE name IN (?1, ?2) AND until > begin AND begin > ?3
+                 AND COALESCE(change, 0) < 16",
             )?
-            .query_row(params![names.own, names.in_directory, record.begin.nanos()], |row| row.get(0))?;
+            .query_row(params![names.own, names.in_directory, begin], |row| row.get(0))?;
+        let current: Option<i64> = self
+            .connection()
+            .prepare_cached(
+                "SELECT min(v.begin) FROM name n JOIN version v ON v.id = n.version WHERE n.id IN (?1, ?2) AND v.begin > ?3",
+            )?
+            .query_row(params![names.own, names.in_directory, begin], |row| row.get(0))?;
+        let before = self.current_at(names, begin)?.filter(|before| before.until > begin);
+        let ended = before.as_ref().map(|before| before.until);
+        let until = [next, current, ended].into_iter().flatten().min();
         let version = self.insert_version(names.own, NOBODY, record, None, how)?;
         let until = until.unwrap_or(record.begin.nanos());
         self.connection()
             .prepare_cached("UPDATE version SET until = ?2, ended = ?3 WHERE id = ?1")?
             .execute([version, until, self.now])?;
         // Where its resource went, it is this one that did.
-        let went: Option<(i64, i64, Option<i64>)> = self
-            .connection()
-            .prepare_cached(
-                "SELECT id, gone, went FROM version WHERE name IN (?1, ?2) AND begin <= ?3 AND until > ?3 AND until = ?4
-                 AND gone IS NOT NULL AND COALESCE(change, 0) < 16 AND id != ?5 LIMIT 1",
-            )?
-            .query_row(
-                params![names.own, names.in_directory, record.begin.nanos(), until, version],
-                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
-            )
-            .optional()?;
+        let went = before.as_ref().filter(|before| before.until == until);
+        let went = went.and_then(|before| Some((before.id, before.gone?, before.went)));
         if let Some((before, gone, went)) = went {
             self.connection()
                 .prepare_cached("UPDATE version SET gone = ?2, went = ?3 WHERE id = ?1")?
@@ -478,12 +539,11 @@ impl Transaction<'_> {
             self.tree.changes.from(went_before.unwrap_or(record.begin.nanos()));
         }
         // The version before it ended when this one began.
-        self.connection()
-            .prepare_cached(
-                "UPDATE version SET until = ?3 WHERE name IN (?1, ?2) AND until IS NOT NULL AND begin <= ?3 AND until > ?3
-                 AND id != ?4 AND gone IS NULL AND COALESCE(change, 0) < 16",
-            )?
-            .execute(params![names.own, names.in_directory, record.begin.nanos(), version])?;
+        if let Some(before) = before.filter(|before| before.gone.is_none()) {
+            self.connection()
+                .prepare_cached("UPDATE version SET until = ?2 WHERE id = ?1")?
+                .execute([before.id, begin])?;
+        }
         self.lived(names.own, record.begin.nanos(), until)?;
         Ok(version)
     }
@@ -534,6 +594,7 @@ impl Transaction<'_> {
                 .execute([end, self.now])?;
         }
         if is_current {
+            self.relink(last)?;
             self.connection()
                 .prepare_cached("UPDATE name SET version = ?2, changed = ?3 WHERE id = ?1")?
                 .execute([name, last, self.now])?;
@@ -581,6 +642,7 @@ impl Transaction<'_> {
             .prepare_cached("UPDATE patch SET version = ?2 WHERE version = ?1")?
             .execute([version, next])?;
         self.orphan(version, next)?;
+        self.relink(next)?;
         Ok(next)
     }
 
@@ -592,12 +654,14 @@ impl Transaction<'_> {
         Ok(self
             .connection()
             .prepare_cached(
-                "SELECT id FROM version v WHERE name IN (?1, ?2) AND until IS NOT NULL AND hashes = ?3
-                 AND (object IS NOT NULL OR EXISTS (SELECT 1 FROM member m WHERE m.version = v.id))
-                 ORDER BY id DESC LIMIT 1",
+                "SELECT max(v.id) FROM (
+                     SELECT id, object FROM version WHERE name IN (?1, ?2) AND until IS NOT NULL AND hashes = ?3 LIMIT ?4) v
+                 WHERE v.object IS NOT NULL OR EXISTS (SELECT 1 FROM member m WHERE m.version = v.id)",
             )?
-            .query_row(params![names.own, names.in_directory, record.hashes.to_bytes()], |row| row.get(0))
-            .optional()?)
+            .query_row(
+                params![names.own, names.in_directory, record.hashes.to_bytes(), MOST_COMPARED],
+                |row| row.get(0),
+            )?)
     }
 
     /// The number that the next version will have.

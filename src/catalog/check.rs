@@ -10,7 +10,7 @@ type Result<T> = std::result::Result<T, CatalogError>;
 /// What holds of all rows: in words, and a question that answers with the numbers of those of which it does not.
 ///
 /// Of versions, only the Source's own (`change` below 16) have an order; `name = 0` is no resource's any more.
-const RULES: [(&str, &str); 18] = [
+const RULES: [(&str, &str); 19] = [
     (
         "a name lies in a directory that there is",
         "SELECT n.id FROM name n LEFT JOIN name p ON p.id = n.parent WHERE p.id IS NULL AND n.parent != 0",
@@ -79,6 +79,11 @@ const RULES: [(&str, &str); 18] = [
         "a patch or a memento is a version's",
         "SELECT version FROM (SELECT version FROM patch UNION ALL SELECT version FROM memento) w
          WHERE NOT EXISTS (SELECT 1 FROM version v WHERE v.id = w.version)",
+    ),
+    (
+        "a link that is looked up is of a current version, to a target that there is",
+        "SELECT l.version FROM link l LEFT JOIN version v ON v.id = l.version LEFT JOIN target t ON t.id = l.target
+         WHERE v.id IS NULL OR v.until IS NOT NULL OR v.name = 0 OR t.id IS NULL",
     ),
     (
         "what is of a set is of one that there is",

@@ -108,6 +108,7 @@ impl Transaction<'_> {
         if phantom {
             self.orphan(version, next)?;
         }
+        self.relink(next)?;
         self.connection().execute("UPDATE name SET version = ?2, changed = ?3 WHERE id = ?1", [id, next, self.now])?;
         let begin: i64 =
             self.connection().query_row("SELECT begin FROM version WHERE id = ?1", [next], |row| row.get(0))?;
@@ -120,6 +121,7 @@ impl Transaction<'_> {
     pub(super) fn orphan(&self, version: i64, next: i64) -> Result<()> {
         self.connection().execute("UPDATE OR IGNORE memento SET version = ?2 WHERE version = ?1", [version, next])?;
         self.connection().execute("DELETE FROM memento WHERE version = ?1", [version])?;
+        self.connection().execute("DELETE FROM link WHERE version = ?1", [version])?;
         self.connection().execute(
             "UPDATE version SET name = 0, change = NULL, came = NULL, gone = NULL, went = NULL WHERE id = ?1",
             [version],

@@ -486,6 +486,7 @@ mod tests {
                                 coded: false,
                                 extra: None,
                                 mementos: Vec::new(),
+                                targets: Vec::new(),
                             }
                         }).collect();
                         transaction.upsert_all(rset, ROOT, now, &records).unwrap();

@@ -158,11 +158,22 @@ impl Reader {
         )?;
         let below = statement.query_map(params![directory, moment, SELF], |row| row.get(0))?;
         for below in below.collect::<rusqlite::Result<Vec<i64>>>()? {
-            if self.others_at(below, moment, shown)? || self.own_at(below, moment)?.is_some() {
+            let own = if shown { self.own_at(below, moment)?.is_some() } else { self.had_own_at(below, moment)? };
+            if own || self.others_at(below, moment, shown)? {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Whether the resource of a name was there at a moment, shown or left out.
+    fn had_own_at(&self, resource: i64, moment: i64) -> Result<bool> {
+        let mut statement = self.connection().prepare_cached(&format!(
+            "{OWN} SELECT EXISTS (SELECT 1 FROM own JOIN version v ON v.name = own.id AND v.until IS NOT NULL
+                 AND v.begin <= ?3 AND v.until > ?3)
+             OR EXISTS (SELECT 1 FROM own JOIN name n ON n.id = own.id JOIN version v ON v.id = n.version AND v.begin <= ?3)"
+        ))?;
+        Ok(statement.query_row(params![resource, SELF, moment], |row| row.get(0))?)
     }
 
     /// Visits the names of a directory as of a moment in their order, after the one whose cookie is `after`, until

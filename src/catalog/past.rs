@@ -14,8 +14,8 @@ use super::record::{Extra, Record};
 use super::timeline::{Facts, Origin, Span, Timeline};
 use super::transaction::{NOBODY, Transaction};
 use super::tree::{Numbers, Tree};
-use super::{CatalogError, Reader};
-use crate::document::{Capability, Change, Datetime, Hashes};
+use super::{CatalogError, Reach};
+use crate::document::{Change, Datetime, Hashes};
 use crate::path::SELF;
 
 type Result<T> = std::result::Result<T, CatalogError>;
@@ -24,72 +24,6 @@ type Result<T> = std::result::Result<T, CatalogError>;
 const PAGE: i64 = 20_000;
 /// How long a list may take to be made: what it says was modified within that time after its moment was, meanwhile.
 const MAKING: i64 = 86_400_000_000_000;
-
-/// A document of an archive that is in the history, or cannot be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ArchivedRow {
-    /// Where it is.
-    pub url: String,
-    /// Of what it is an archive.
-    pub capability: Capability,
-    /// When its snapshot, or its interval, began.
-    pub begin: Option<Datetime>,
-    /// Why not all of it is in the history.
-    pub failure: Option<String>,
-}
-
-/// How far the history of a set reaches back, and by what.
-#[derive(Clone, Debug, Default)]
-pub struct Reach {
-    /// The moments at which complete lists were made that are known, ascending.
-    pub snapshots: Vec<Datetime>,
-    /// The first of them that the tree was made from: what happened since is followed.
-    pub first: Option<Datetime>,
-    /// The last of those.
-    pub last: Option<Datetime>,
-    /// What was not followed since: until a newer list told what had come of it.
-    pub gaps: Vec<(Datetime, Datetime)>,
-    /// What of archives was read.
-    pub archived: Vec<ArchivedRow>,
-}
-
-impl Reader {
-    /// What is known of the past of a set.
-    ///
-    /// # Errors
-    /// If SQLite fails.
-    pub fn reach(&self, rset: i64) -> Result<Reach> {
-        let mut statement =
-            self.connection().prepare_cached("SELECT at, own FROM snapshot WHERE rset = ?1 ORDER BY at")?;
-        let snapshots: Vec<(Datetime, bool)> = statement
-            .query_map([rset], |row| Ok((Datetime::from_nanos(row.get(0)?), row.get(1)?)))?
-            .collect::<rusqlite::Result<_>>()?;
-        let mut rows = self.connection().prepare_cached(
-            "SELECT url, capability, begin, failure FROM archived WHERE rset = ?1 ORDER BY begin, url",
-        )?;
-        let archived = rows.query_map([rset], |row| {
-            let capability: String = row.get(1)?;
-            let row = ArchivedRow {
-                url: row.get(0)?,
-                capability: Capability::from_name(&capability).unwrap_or(Capability::ResourceList),
-                begin: Some(row.get(2)?).filter(|begin| *begin != i64::MIN).map(Datetime::from_nanos),
-                failure: row.get(3)?,
-            };
-            Ok(row)
-        })?;
-        let mut gaps =
-            self.connection().prepare_cached("SELECT begin, until FROM gap WHERE rset = ?1 ORDER BY begin")?;
-        let gaps =
-            gaps.query_map([rset], |row| Ok((Datetime::from_nanos(row.get(0)?), Datetime::from_nanos(row.get(1)?))))?;
-        Ok(Reach {
-            gaps: gaps.collect::<rusqlite::Result<_>>()?,
-            first: snapshots.iter().find(|(_, own)| *own).map(|(at, _)| *at),
-            last: snapshots.iter().rfind(|(_, own)| *own).map(|(at, _)| *at),
-            snapshots: snapshots.into_iter().map(|(at, _)| at).collect(),
-            archived: archived.collect::<rusqlite::Result<_>>()?,
-        })
-    }
-}
 
 /// What is known while documents of archives are read for one set, from step to step.
 #[derive(Debug)]
@@ -258,31 +192,6 @@ impl Transaction<'_> {
         Ok(None)
     }
 
-    /// Notes that what happened between two moments was not followed.
-    ///
-    /// # Errors
-    /// If SQLite fails.
-    pub fn put_gap(&self, rset: i64, begin: Option<Datetime>, until: Datetime) -> Result<()> {
-        self.connection()
-            .prepare_cached(
-                "INSERT INTO gap (rset, begin, until) VALUES (?1, ?2, ?3)
-                 ON CONFLICT (rset, begin) DO UPDATE SET until = max(until, excluded.until)",
-            )?
-            .execute(params![rset, begin.map_or(i64::MIN, Datetime::nanos), until.nanos()])?;
-        Ok(())
-    }
-
-    /// Notes that a complete list is known that was made then; `own`, if the tree is.
-    pub(super) fn put_snapshot(&self, rset: i64, at: Datetime, own: bool) -> Result<()> {
-        self.connection()
-            .prepare_cached(
-                "INSERT INTO snapshot (rset, at, own) VALUES (?1, ?2, ?3)
-                 ON CONFLICT (rset, at) DO UPDATE SET own = max(own, excluded.own)",
-            )?
-            .execute(params![rset, at.nanos(), own])?;
-        Ok(())
-    }
-
     /// Whether a version is in force no more.
     ///
     /// # Errors
@@ -296,25 +205,6 @@ impl Transaction<'_> {
     /// Of a past that was lost with a step, nobody knows whether anything changed.
     pub fn tell_past(&mut self, past: Option<&mut Past>) {
         self.tree.changes.too_many |= past.is_none_or(|past| std::mem::take(&mut past.untold));
-    }
-
-    /// Notes what came of a document of an archive.
-    ///
-    /// # Errors
-    /// If SQLite fails.
-    pub fn put_archived(&self, rset: i64, row: &ArchivedRow) -> Result<()> {
-        self.connection()
-            .prepare_cached(
-                "INSERT OR REPLACE INTO archived (rset, url, capability, begin, failure) VALUES (?1, ?2, ?3, ?4, ?5)",
-            )?
-            .execute(params![
-                rset,
-                row.url,
-                row.capability.name(),
-                row.begin.map_or(i64::MIN, Datetime::nanos),
-                row.failure
-            ])?;
-        Ok(())
     }
 
     fn known_past(&mut self, past: &Past, record: &Record) -> Result<Option<Known>> {
@@ -372,12 +262,14 @@ impl Transaction<'_> {
             return Ok(version);
         }
         let names = match (names, record) {
-            (Some(names), _) => names,
-            (None, Some(record)) => {
+            // A directory has a name, but that is not yet marked as its own resource's: that is done with its first version.
+            (Some(names), _) if !before.is_empty() => names,
+            (_, Some(record)) => {
                 let Some(names) = self.past_name(past, record)? else { return Ok(None) };
                 past.seen.insert(names.own);
                 names
             }
+            (Some(names), None) => names,
             (None, None) => return Ok(None),
         };
         let rows: HashMap<i64, &Span> = before
@@ -527,26 +419,19 @@ impl Transaction<'_> {
         }
         let left_out = self.leaves_out(past.directory, record)?;
         let uri = record.path.uri_needed.then_some(record.uri.as_str());
-        let (own, marked) = match Tree::row(&self.transaction, at, name)? {
-            None => {
-                let own = self.tree.insert(&self.transaction, at, name, past.rset, uri, None)?;
-                (own, Some(own))
-            }
+        let own = match Tree::row(&self.transaction, at, name)? {
+            None => self.tree.insert(&self.transaction, at, name, past.rset, uri, None)?,
             Some(row) => {
                 self.tree.ensure_self(&self.transaction, row.id, past.rset)?;
-                (row.id, None)
+                row.id
             }
         };
-        let in_directory = self.child(own, SELF)?.map(|inner| inner.id);
-        if let Some(own) = marked.or(in_directory) {
-            self.connection()
-                .prepare_cached(
-                    "UPDATE name SET uri = COALESCE(uri, ?2), hidden = ?3 WHERE id = ?1 AND version IS NULL",
-                )?
-                .execute(params![own, uri, left_out])?;
-        }
+        let in_directory = self.child(own, SELF)?.map_or(own, |inner| inner.id);
+        self.connection()
+            .prepare_cached("UPDATE name SET uri = COALESCE(uri, ?2), hidden = ?3 WHERE id = ?1 AND version IS NULL")?
+            .execute(params![in_directory, uri, left_out])?;
         self.parent_has_own(past, at)?;
-        Ok(Some(Names { own, in_directory: in_directory.unwrap_or(own) }))
+        Ok(Some(Names { own, in_directory }))
     }
 
     /// A name in which something lay.
@@ -573,185 +458,4 @@ impl Transaction<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
-    use std::sync::Arc;
-
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::catalog::{Filter, Node, ROOT, SetState, SyncResult, Wish, Writer};
-    use crate::path::Mapper;
-
-    const PATHS: [&str; 6] = ["a", "a/b", "a/b/c", "a/d", "b/", "c/d/e"];
-    /// When the list was made that the mirror was first filled from.
-    const FIRST: i64 = 100;
-
-    /// Of each path, what it was from a moment on: its size, or nothing.
-    type History = BTreeMap<usize, BTreeMap<i64, Option<u64>>>;
-
-    fn history() -> impl Strategy<Value = History> {
-        let event = prop_oneof![2 => (10_u64..13).prop_map(Some), 1 => Just(None)];
-        let events = prop::collection::btree_map(1..FIRST, event, 1..6);
-        prop::collection::btree_map(0..PATHS.len(), events, 1..PATHS.len())
-    }
-
-    fn truth(history: &History, moment: i64) -> BTreeMap<usize, (i64, u64)> {
-        let last = |events: &BTreeMap<i64, Option<u64>>| {
-            let (begin, what) = events.range(..=moment).next_back()?;
-            what.map(|size| (*begin, size))
-        };
-        history.iter().filter_map(|(path, events)| Some((*path, last(events)?))).collect()
-    }
-
-    fn record(mapper: &Mapper, path: usize, (begin, size): (i64, u64)) -> Record {
-        let uri = format!("http://example.com/{}", PATHS[path]);
-        Record {
-            path: mapper.path(&uri).unwrap(),
-            uri,
-            begin: Datetime::from_nanos(begin),
-            mtime: Datetime::from_nanos(begin),
-            dated: 1,
-            size: Some(size),
-            hashes: Hashes::parse(&format!("md5:{size:032x}"), &mut Vec::new()),
-            media: None,
-            coded: false,
-            extra: None,
-            mementos: Vec::new(),
-        }
-    }
-
-    fn names(mapper: &Mapper, path: usize) -> String {
-        mapper.path(&format!("http://example.com/{}", PATHS[path])).unwrap().names.join("/")
-    }
-
-    /// What is to be seen where these are in force, and nothing is left out but what this says.
-    fn layout(
-        mapper: &Mapper,
-        there: &BTreeMap<usize, (i64, u64)>,
-        hides: impl Fn(&str) -> bool,
-    ) -> BTreeSet<(String, u64)> {
-        let is_prefix = |path: &str| there.keys().any(|other| names(mapper, *other).starts_with(&format!("{path}/")));
-        there
-            .iter()
-            .map(|(path, (_, size))| (names(mapper, *path), *size))
-            .filter(|(path, _)| !hides(path))
-            .map(|(path, size)| if is_prefix(&path) { (format!("{path}/@self"), size) } else { (path, size) })
-            .collect()
-    }
-
-    fn walk(writer: &Writer, directory: i64, moment: i64, at: &str, found: &mut BTreeSet<(String, u64)>) {
-        let mut below = Vec::new();
-        let list = |reader: &Reader| {
-            reader.list_at(directory, moment, None, |entry| {
-                below.push(entry);
-                true
-            })
-        };
-        writer.readers().ask(list).unwrap();
-        for entry in below {
-            let same = writer.readers().ask(|reader| reader.lookup_at(directory, &entry.name, moment)).unwrap();
-            assert_eq!(same.map(|node| node.ino()), Some(entry.node.ino()), "{at}/{} at {moment}", entry.name);
-            let path = if at.is_empty() { entry.name.clone() } else { format!("{at}/{}", entry.name) };
-            match entry.node {
-                Node::File { size, .. } => drop(found.insert((path, size.unwrap()))),
-                Node::Directory { .. } => walk(writer, entry.cookie, moment, &path, found),
-            }
-        }
-    }
-
-    fn shown(writer: &Writer, moment: i64) -> BTreeSet<(String, u64)> {
-        let mut found = BTreeSet::new();
-        walk(writer, ROOT, moment, "", &mut found);
-        found
-    }
-
-    /// Reads a list of the current edition, as a sync does.
-    fn sync(writer: &mut Writer, rset: i64, mapper: &Mapper, there: &BTreeMap<usize, (i64, u64)>, at: i64) {
-        let mut transaction = writer.begin(false).unwrap();
-        let records: Vec<Record> = there.iter().map(|(path, facts)| record(mapper, *path, *facts)).collect();
-        transaction.upsert_all(rset, ROOT, at, &records).unwrap();
-        let at = Datetime::from_nanos(at);
-        transaction.delete_unseen(rset, at).unwrap();
-        let result =
-            SyncResult { state: SetState::Complete, cursor: Some(at), at: Some(at), held: None, held_edition: None };
-        transaction.finish_set(rset, &result).unwrap();
-        transaction.commit().unwrap();
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(30))]
-
-        /// A mirror is made, archives are read, and it goes on.
-        #[test]
-        fn what_archives_tell_is_seen_as_of_its_time(
-            history in history(),
-            lists in prop::collection::btree_set(1..FIRST, 1..4),
-            changes in any::<bool>(),
-            filtered in any::<bool>(),
-            next in prop::collection::btree_map(0..PATHS.len(), 20_u64..23, 0..4),
-        ) {
-            let folder = tempfile::tempdir().unwrap();
-            let mapper = Arc::new(Mapper::new("http://example.com/", false).unwrap());
-            let mut writer = Writer::open(folder.path(), Arc::clone(&mapper)).unwrap();
-            if filtered {
-                let wish = Wish { exclude: vec!["/a/b".to_owned(), "e".to_owned()], ..Wish::default() };
-                writer.set_filter(Arc::new(Filter::new(wish).unwrap()));
-            }
-            let hides = |path: &str| filtered && (path == "a/b" || path.starts_with("a/b/") || path.ends_with("/e"));
-            let mut transaction = writer.begin(false).unwrap();
-            let rset = transaction.set("k", "l", false).unwrap();
-            transaction.commit().unwrap();
-            sync(&mut writer, rset, &mapper, &truth(&history, FIRST), FIRST);
-            let before = shown(&writer, FIRST);
-            let mut past = Past::new(rset, ROOT, &writer.readers().ask(|reader| reader.reach(rset)).unwrap());
-            let happened = |moment: &i64| changes && history.values().any(|events| events.contains_key(moment));
-            for moment in (0..FIRST).filter(|moment| lists.contains(moment) || happened(moment)) {
-                let mut transaction = writer.begin(false).unwrap();
-                if lists.contains(&moment) {
-                    past.begin_list();
-                    let at = Datetime::from_nanos(moment);
-                    for (path, facts) in truth(&history, moment) {
-                        transaction.listed_then(&mut past, at, &record(&mapper, path, facts)).unwrap();
-                    }
-                    let mut after = Some(0);
-                    while let Some(last) = after {
-                        after = transaction.absent_then(&mut past, at, last).unwrap();
-                    }
-                }
-                for (path, events) in history.iter().filter(|_| changes) {
-                    let Some(what) = events.get(&moment) else { continue };
-                    let was_there = truth(&history, moment - 1).contains_key(path);
-                    let kind = match (what, was_there) {
-                        (Some(_), true) => Change::Updated,
-                        (Some(_), false) => Change::Created,
-                        (None, true) => Change::Deleted,
-                        (None, false) => continue,
-                    };
-                    let record = record(&mapper, *path, (moment, what.unwrap_or(0)));
-                    let version = transaction.changed_then(&mut past, &record, kind).unwrap();
-                    prop_assert_eq!(version.is_some(), kind != Change::Deleted);
-                }
-                transaction.commit().unwrap();
-                let found = writer.readers().ask(|reader| reader.check()).unwrap();
-                prop_assert_eq!(found, Vec::<String>::new(), "at {}", moment);
-            }
-            prop_assert_eq!(&shown(&writer, FIRST), &before, "the present is another");
-            let known: BTreeSet<i64> = if changes { (0..=FIRST).collect() } else { lists.clone() };
-            for moment in &known {
-                let expected = layout(&mapper, &truth(&history, *moment), hides);
-                prop_assert_eq!(shown(&writer, *moment), expected, "at {}", moment);
-            }
-            // What comes next makes files of directories, and directories of files.
-            let next: BTreeMap<usize, (i64, u64)> = next.into_iter().map(|(path, size)| (path, (FIRST + 5, size))).collect();
-            sync(&mut writer, rset, &mapper, &next, FIRST + 10);
-            let found = writer.readers().ask(|reader| reader.check()).unwrap();
-            prop_assert_eq!(found, Vec::<String>::new());
-            prop_assert_eq!(shown(&writer, FIRST + 10), layout(&mapper, &next, hides));
-            for moment in known {
-                let expected = layout(&mapper, &truth(&history, moment), hides);
-                prop_assert_eq!(shown(&writer, moment), expected, "at {}, later", moment);
-            }
-        }
-    }
-}
+mod tests;

@@ -1,7 +1,9 @@
 //! Questions to the catalog, each over a read-only connection of its own.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -509,11 +511,52 @@ pub struct Pool {
     path: PathBuf,
     mapper: Arc<Mapper>,
     idle: Mutex<Vec<Reader>>,
+    gate: Arc<Gate>,
+}
+
+/// What readers pass before they begin. It is closed while the writer empties the write-ahead log, which it can do only when
+/// no one is reading. The lock is held for an assignment.
+#[derive(Debug, Default)]
+pub(super) struct Gate {
+    is_closed: AtomicBool,
+    lock: Mutex<()>,
+    opened: Condvar,
+}
+
+/// The longest that a reader waits there: one who asks while another of his questions is being answered must get through.
+const AT_GATE: Duration = Duration::from_millis(250);
+
+impl Gate {
+    /// Closes it until what is returned is dropped.
+    pub(super) fn close(&self) -> impl Drop + '_ {
+        self.is_closed.store(true, Ordering::Release);
+        Closed(self)
+    }
+
+    fn pass(&self) {
+        if !self.is_closed.load(Ordering::Acquire) {
+            return;
+        }
+        let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_closed = |_: &mut ()| self.is_closed.load(Ordering::Acquire);
+        drop(self.opened.wait_timeout_while(lock, AT_GATE, is_closed));
+    }
+}
+
+/// A gate that is closed as long as this lives.
+struct Closed<'g>(&'g Gate);
+
+impl Drop for Closed<'_> {
+    fn drop(&mut self) {
+        let _lock = self.0.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        self.0.is_closed.store(false, Ordering::Release);
+        self.0.opened.notify_all();
+    }
 }
 
 impl Pool {
-    pub(super) fn new(path: PathBuf, mapper: Arc<Mapper>) -> Self {
-        Self { path, mapper, idle: Mutex::new(Vec::new()) }
+    pub(super) fn new(path: PathBuf, mapper: Arc<Mapper>, gate: Arc<Gate>) -> Self {
+        Self { path, mapper, idle: Mutex::new(Vec::new()), gate }
     }
 
     /// Asks the catalog something.
@@ -521,6 +564,7 @@ impl Pool {
     /// # Errors
     /// If a connection cannot be opened, or what `question` returns.
     pub fn ask<T>(&self, question: impl FnOnce(&Reader) -> Result<T>) -> Result<T> {
+        self.gate.pass();
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let reader = match idle {
             Some(reader) => reader,

@@ -6,6 +6,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use serde::{Deserialize, Serialize};
 
 use super::mementos::{EntrySays, Memento, MementoLink};
+use super::targets::Target;
 use crate::document::{Datetime, Entry, Facts, Hashes};
 use crate::path::ResourcePath;
 
@@ -71,6 +72,8 @@ pub struct Record {
     pub extra: Option<String>,
     /// Other versions that it links to.
     pub mementos: Vec<Memento>,
+    /// What it links to by relations that are looked up.
+    pub targets: Vec<Target>,
 }
 
 impl Record {
@@ -116,6 +119,7 @@ impl Record {
         let size = if encoding.is_some() { None } else { facts.length };
         let coded = encoding.is_some();
         extra.encoding = encoding;
+        let targets = extra.targets(&uri);
         let extra = (!extra.is_empty()).then(|| serde_json::to_string(&extra).unwrap_or_default());
         Self {
             uri,
@@ -130,6 +134,7 @@ impl Record {
             coded,
             extra,
             mementos,
+            targets,
         }
     }
 

@@ -1,13 +1,10 @@
 //! Where the links of resources lead: to other resources of the mirror, and to what lies elsewhere.
 
-use std::collections::{BTreeMap, HashMap};
-
 use rusqlite::{OptionalExtension, params};
 use sha2::{Digest as _, Sha256};
 
 use super::filter::SHOWN;
 use super::reader::{Reader, names};
-use super::record::Extra;
 use super::{CatalogError, ROOT};
 use crate::path::{SELF, set_labels, shortened};
 
@@ -33,25 +30,19 @@ pub struct Related {
     pub uri: String,
 }
 
+/// The names of collections (core 14.5).
+#[derive(Debug)]
+pub(super) struct Collection;
+
 impl Collection {
     /// What a collection can be called by the last part of its URI: the one name, or the other where that is another's, too.
-    #[must_use]
-    pub fn labels(uri: &str) -> [String; 2] {
+    pub(super) fn labels(uri: &str) -> [String; 2] {
         let label = set_labels(&[uri]).pop().unwrap_or_default();
         let digest = Sha256::digest(uri);
         let digest = digest[..4].iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
         let long = shortened(&format!("{label}~{digest}")).into_owned();
         [label, long]
     }
-}
-
-/// A collection, as its members name it (core 14.5).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Collection {
-    /// Its URI.
-    pub uri: String,
-    /// The names of its members in the current tree, in the order of their numbers.
-    pub members: Vec<i64>,
 }
 
 impl Reader {
@@ -133,61 +124,6 @@ impl Reader {
     /// If SQLite fails.
     pub fn tree_path(&self, name: i64) -> Result<String> {
         Ok(names(self.connection(), name, ROOT)?.join("/"))
-    }
-
-    /// All collections that resources of the current tree say they are members of, in the order of their URIs. Reads the
-    /// links of all resources.
-    ///
-    /// # Errors
-    /// If SQLite fails.
-    pub fn collections(&self) -> Result<Vec<Collection>> {
-        let mut statement = self.connection().prepare_cached(
-            "SELECT n.id, v.extra, v.id FROM name n JOIN version v ON v.id = n.version
-             WHERE n.hidden = 0 AND v.extra LIKE '%collection%' ORDER BY n.id",
-        )?;
-        let mut rows = statement.query([])?;
-        let mut all: BTreeMap<String, Vec<i64>> = BTreeMap::new();
-        while let Some(row) = rows.next()? {
-            let extra: Extra = serde_json::from_str(row.get_ref(1)?.as_str().unwrap_or_default()).unwrap_or_default();
-            for href in extra.linked(&["collection"]) {
-                let uri = match url::Url::parse(href) {
-                    Ok(uri) => Some(String::from(uri)),
-                    Err(_) => self.version(row.get(2)?)?.and_then(|row| absolute(&row.uri, href)),
-                };
-                let Some(uri) = uri else { continue };
-                let members = all.entry(uri).or_default();
-                if members.last() != Some(&row.get(0)?) {
-                    members.push(row.get(0)?);
-                }
-            }
-        }
-        Ok(all.into_iter().map(|(uri, members)| Collection { uri, members }).collect())
-    }
-}
-
-impl Reader {
-    /// By the URI that a resource of the current tree says is its canonical one, and that is not its own, the path of that
-    /// resource; the first, where several say so. Reads the links of all resources.
-    ///
-    /// # Errors
-    /// If SQLite fails.
-    pub fn canonical(&self) -> Result<HashMap<String, String>> {
-        let mut statement = self.connection().prepare_cached(
-            "SELECT n.id, v.id FROM name n JOIN version v ON v.id = n.version
-             WHERE n.hidden = 0 AND v.extra LIKE '%canonical%' ORDER BY n.id",
-        )?;
-        let found: Vec<(i64, i64)> =
-            statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<rusqlite::Result<_>>()?;
-        let mut all = HashMap::new();
-        for (name, version) in found {
-            let Some(row) = self.version(version)? else { continue };
-            for uri in row.extra.linked(&["canonical"]).filter_map(|href| absolute(&row.uri, href)) {
-                if uri != row.uri && !all.contains_key(&uri) {
-                    all.insert(uri, self.tree_path(name)?);
-                }
-            }
-        }
-        Ok(all)
     }
 }
 

@@ -4,7 +4,7 @@
 //! What the Source itself said of a resource stands. A memento of the same second or of the same bytes is another
 //! place for a version that is known; any other is a version of its own, between those that are known.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use rusqlite::{OptionalExtension, Row, params};
 
@@ -32,6 +32,21 @@ const SECOND: i64 = 1_000_000_000;
 pub(super) struct Remembered {
     any: Option<bool>,
     names: HashSet<i64>,
+    /// By resource, what entries link to that may not be known yet: all of a resource is compared with what is known at once.
+    linked: BTreeMap<i64, Vec<Memento>>,
+    /// How many these are.
+    count: usize,
+}
+
+/// So many links wait until they are compared with what is known.
+const MOST_WAITING: usize = 100_000;
+/// So few links of a resource are looked up one by one.
+const FEW: usize = 8;
+/// How many versions of one second are compared with a memento, where none has the same hashes.
+const MOST_COMPARED: usize = 64;
+
+fn urls(mementos: &[Memento]) -> HashSet<&str> {
+    mementos.iter().map(|memento| memento.url.as_str()).collect()
 }
 
 /// Where versions of a resource can be had.
@@ -44,9 +59,8 @@ struct Places {
 }
 
 impl Places {
-    fn add(&mut self, url: String, version: i64, datetime: Option<Datetime>, there: bool) {
+    fn count(&mut self, version: i64, there: bool) {
         *self.counts.entry(version).or_insert(0) += usize::from(there);
-        self.urls.insert(url, (version, datetime));
     }
 
     /// Whether a place is to be kept: it is known, or there are not too many of its version.
@@ -56,7 +70,8 @@ impl Places {
         }
         let room = self.counts.get(&version).copied().unwrap_or(0) < MOST_PLACES;
         if room {
-            self.add(memento.url.clone(), version, memento.datetime, true);
+            self.count(version, true);
+            self.urls.insert(memento.url.clone(), (version, memento.datetime));
         }
         room
     }
@@ -91,11 +106,23 @@ impl Transaction<'_> {
     }
 
     pub(super) fn rearrange_remembered(&mut self) -> Result<()> {
+        self.put_linked()?;
         let mut resources = HashSet::new();
         for name in std::mem::take(&mut self.remembered.names) {
             resources.insert(resource_of(&self.transaction, name)?);
         }
-        resources.into_iter().try_for_each(|resource| self.rearrange(resource))
+        for resource in resources {
+            let is_archived: bool = self
+                .connection()
+                .prepare_cached(&format!(
+                    "{OWN} SELECT EXISTS (SELECT 1 FROM own CROSS JOIN version v ON v.name = own.id AND v.change >= 16)"
+                ))?
+                .query_row(params![resource, SELF], |row| row.get(0))?;
+            if is_archived {
+                self.rearrange(resource)?;
+            }
+        }
+        Ok(())
     }
 
     /// A version of this name was in force in the past: for those who look at that time, and for the listing of
@@ -127,22 +154,56 @@ impl Transaction<'_> {
             .prepare_cached("SELECT name FROM version WHERE id = ?1")?
             .query_row([version], |row| row.get(0))?;
         let resource = resource_of(&self.transaction, name)?;
-        // Lists are read again and again.
+        self.remembered.linked.entry(resource).or_default().extend(record.mementos.iter().cloned());
+        self.remembered.count += record.mementos.len();
+        match self.remembered.count >= MOST_WAITING {
+            true => self.put_linked(),
+            false => Ok(()),
+        }
+    }
+
+    /// Keeps what entries link to, as far as it is not known: lists are read again and again.
+    fn put_linked(&mut self) -> Result<()> {
+        self.remembered.count = 0;
+        for (resource, linked) in std::mem::take(&mut self.remembered.linked) {
+            let unknown = match linked.len() <= FEW {
+                true => self.unknown_of_few(resource, linked)?,
+                false => {
+                    let known = self.urls_of_past(resource, &urls(&linked))?;
+                    linked.into_iter().filter(|memento| !known.contains(&memento.url)).collect()
+                }
+            };
+            if !unknown.is_empty() {
+                self.put_mementos(resource, &unknown)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Those of a few mementos whose URLs are not kept of a superseded version of the resource.
+    fn unknown_of_few(&self, resource: i64, linked: Vec<Memento>) -> Result<Vec<Memento>> {
         let mut known = self.connection().prepare_cached(&format!(
             "{OWN} SELECT EXISTS (SELECT 1 FROM own JOIN version v ON v.name = own.id AND v.until IS NOT NULL
              JOIN memento m ON m.version = v.id AND m.url = ?3)"
         ))?;
         let mut unknown = Vec::new();
-        for memento in &record.mementos {
+        for memento in linked {
             if !known.query_row(params![resource, SELF, memento.url], |row| row.get(0))? {
-                unknown.push(memento.clone());
+                unknown.push(memento);
             }
         }
-        drop(known);
-        if !unknown.is_empty() {
-            self.put_mementos(resource, &unknown)?;
-        }
-        Ok(())
+        Ok(unknown)
+    }
+
+    /// Which of these URLs are kept of superseded versions of the resource.
+    fn urls_of_past(&self, resource: i64, wanted: &HashSet<&str>) -> Result<HashSet<String>> {
+        let mut statement = self.connection().prepare_cached(&format!(
+            "{OWN} SELECT m.url FROM own JOIN version v ON v.name = own.id AND v.until IS NOT NULL
+             JOIN memento m ON m.version = v.id"
+        ))?;
+        let urls = statement.query_map(params![resource, SELF], |row| row.get::<_, String>(0))?;
+        let is_wanted = |url: &rusqlite::Result<String>| url.as_ref().map_or(true, |url| wanted.contains(url.as_str()));
+        Ok(urls.filter(is_wanted).collect::<rusqlite::Result<_>>()?)
     }
 
     /// The same bytes in other words: where a version could be had that was never in force, the next can.
@@ -177,11 +238,8 @@ impl Transaction<'_> {
     /// If SQLite fails.
     pub fn put_mementos(&mut self, resource: i64, told: &[Memento]) -> Result<()> {
         let mut known = self.versions_known(resource)?;
-        let mut places = self.places_known(resource)?;
-        let mut by_second: HashMap<i64, Vec<usize>> = HashMap::new();
-        for (index, version) in known.iter().enumerate() {
-            by_second.entry(Datetime::from_nanos(version.begin).second()).or_default().push(index);
-        }
+        let mut places = self.places_known(resource, &urls(told))?;
+        let mut index = KnownIndex::new(&known);
         let mut archived = known.iter().filter(|version| version.archived).count();
         let mut told_more = false;
         for memento in told {
@@ -192,12 +250,11 @@ impl Transaction<'_> {
             });
             let version = match same_url {
                 Some((version, _)) => *version,
-                None => match same_version(&known, &by_second, memento) {
-                    Some(index) => known[index].id,
+                None => match index.same_version(&known, memento) {
+                    Some(at) => known[at].id,
                     None if archived >= MOST => continue,
                     None => {
                         let id = self.insert_archived(resource, memento)?;
-                        by_second.entry(memento.begin.second()).or_default().push(known.len());
                         known.push(Known {
                             id,
                             begin: memento.begin.nanos(),
@@ -206,6 +263,7 @@ impl Transaction<'_> {
                             hashes: memento.hashes.clone(),
                             sure: None,
                         });
+                        index.add(&known, known.len() - 1);
                         archived += 1;
                         told_more = true;
                         id
@@ -230,8 +288,9 @@ impl Transaction<'_> {
             .query_row([name, self.now], |row| row.get(0))?)
     }
 
-    /// Where versions of a resource can be had already, by what is kept, and by what their own entries link to.
-    fn places_known(&self, resource: i64) -> Result<Places> {
+    /// How many places are kept of each version of a resource; and which versions these URLs have, by what is kept, and by
+    /// what the versions' own entries link to. A Source can link to any number of other URLs: they take no memory.
+    fn places_known(&self, resource: i64, wanted: &HashSet<&str>) -> Result<Places> {
         let mut places = Places::default();
         let mut statement = self.connection().prepare_cached(&format!(
             "{OWN} SELECT m.url, m.version, m.datetime, m.gone FROM own JOIN version v ON v.name = own.id AND v.until IS NOT NULL
@@ -242,7 +301,11 @@ impl Transaction<'_> {
         let mut rows = statement.query(params![resource, SELF])?;
         while let Some(row) = rows.next()? {
             let datetime = row.get::<_, Option<i64>>(2)?.map(Datetime::from_nanos);
-            places.add(row.get(0)?, row.get(1)?, datetime, row.get::<_, i64>(3)? == 0);
+            let (url, version): (String, i64) = (row.get(0)?, row.get(1)?);
+            places.count(version, row.get::<_, i64>(3)? == 0);
+            if wanted.contains(url.as_str()) {
+                places.urls.insert(url, (version, datetime));
+            }
         }
         let mut statement = self.connection().prepare_cached(&format!(
             "{OWN} SELECT {LINKING}, v.id FROM own JOIN version v ON v.name = own.id AND v.until IS NOT NULL WHERE instr(v.extra, 'memento')
@@ -256,7 +319,7 @@ impl Transaction<'_> {
                 Some(uri) => uri,
                 None => uri.insert(self.uri_of_resource(resource)?),
             };
-            for url in own_links(row, uri)? {
+            for url in own_links(row, uri)?.into_iter().filter(|url| wanted.contains(url.as_str())) {
                 places.urls.entry(url).or_insert((row.get(5)?, None));
             }
         }
@@ -480,21 +543,59 @@ fn own_links(row: &Row<'_>, uri: &str) -> rusqlite::Result<Vec<String>> {
     Ok(extra.own_mementos(uri, &hashes, length, Datetime::from_nanos(row.get(0)?), row.get(1)?))
 }
 
-/// The version that a memento is of, if it is known: the Source's own rather than an archive's.
-fn same_version(known: &[Known], by_second: &HashMap<i64, Vec<usize>>, memento: &Memento) -> Option<usize> {
-    let same_second = by_second.get(&memento.begin.second()).into_iter().flatten().copied();
-    let found = same_second.filter(|index| known[*index].hashes.agree(&memento.hashes));
-    // Of several of our own, the last one is what was in force.
-    if let Some(index) = found.max_by_key(|index| (!known[*index].archived, *index)) {
-        return Some(index);
+/// Known versions by what a memento is compared with.
+#[derive(Default)]
+struct KnownIndex {
+    /// By second, the Source's own versions and those of archives, each in the order of their numbers.
+    by_second: HashMap<i64, [Vec<usize>; 2]>,
+    /// The same by second and hashes.
+    by_hashes: HashMap<(i64, Vec<u8>), [Vec<usize>; 2]>,
+    /// The Source's own versions that were current for some time, or are, in the order of their beginnings: they do not
+    /// overlap.
+    lived: Vec<usize>,
+}
+
+impl KnownIndex {
+    fn new(known: &[Known]) -> Self {
+        let mut index = Self::default();
+        (0..known.len()).for_each(|at| index.add(known, at));
+        index
     }
-    if memento.hashes.is_empty() {
-        return None;
+
+    fn add(&mut self, known: &[Known], at: usize) {
+        let version = &known[at];
+        let (second, kind) = (Datetime::from_nanos(version.begin).second(), usize::from(version.archived));
+        self.by_second.entry(second).or_default()[kind].push(at);
+        self.by_hashes.entry((second, version.hashes.to_bytes())).or_default()[kind].push(at);
+        if !version.archived && version.until.is_none_or(|until| until > version.begin) {
+            self.lived.push(at);
+        }
     }
-    let begin = memento.begin.nanos();
-    known.iter().position(|version| {
-        let in_force = version.begin <= begin && version.until.is_none_or(|until| until > begin);
+
+    /// The version that a memento is of, if it is known: the Source's own rather than an archive's, and of several the last
+    /// one, which is what was current then.
+    fn same_version(&self, known: &[Known], memento: &Memento) -> Option<usize> {
+        let second = memento.begin.second();
+        let same_hashes = self.by_hashes.get(&(second, memento.hashes.to_bytes()));
+        let same_second = self.by_second.get(&second);
+        for kind in [0, 1] {
+            let same = same_hashes.and_then(|all| all[kind].last().copied());
+            let agrees = |at: &usize| known[*at].hashes.agree(&memento.hashes);
+            let newest = same_second.into_iter().flat_map(|all| all[kind].iter().rev().take(MOST_COMPARED).copied());
+            if let Some(found) = newest.filter(agrees).chain(same).max() {
+                return Some(found);
+            }
+        }
+        if memento.hashes.is_empty() {
+            return None;
+        }
+        let begin = memento.begin.nanos();
+        let after = self.lived.partition_point(|at| known[*at].begin <= begin);
+        let current = *self.lived.get(after.checked_sub(1)?)?;
+        let version = &known[current];
         let shared = memento.hashes.iter().any(|hash| version.hashes.get(hash.algorithm()).is_some());
-        !version.archived && in_force && shared && version.hashes.agree(&memento.hashes)
-    })
+        let is_same =
+            version.until.is_none_or(|until| until > begin) && shared && version.hashes.agree(&memento.hashes);
+        is_same.then_some(current)
+    }
 }

@@ -8,7 +8,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::{CatalogError, ROOT};
 
 /// Each step brings a database of that number to the next; a new one goes through all of them.
-const STEPS: [&str; 8] = ["
+const STEPS: [&str; 9] = ["
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
     -- A set of resources: one Capability List, or one list where there is none.
@@ -291,6 +291,37 @@ const STEPS: [&str; 8] = ["
     -- What was not followed, until a newer list told what had come of it.
     CREATE TABLE gap (rset INTEGER NOT NULL, begin INTEGER NOT NULL, until INTEGER NOT NULL, PRIMARY KEY (rset, begin)) WITHOUT ROWID;
     ALTER TABLE package ADD COLUMN archived INTEGER NOT NULL DEFAULT 0; -- whether an archive has it
+", "
+    -- However many versions a resource has, a change of it looks at few of them. All but the last one are of superseded
+    -- versions alone, so that resources that never changed cost nothing.
+    CREATE INDEX version_ended ON version (name, until) WHERE until IS NOT NULL AND COALESCE(change, 0) < 16;
+    CREATE INDEX version_lived ON version (name, begin) WHERE until > begin AND COALESCE(change, 0) < 16;
+    CREATE INDEX version_bytes ON version (name, hashes, change) WHERE until IS NOT NULL AND hashes IS NOT NULL;
+    CREATE INDEX version_at_once ON version (name, begin, change, hashes) WHERE until = begin;
+    DROP INDEX version_gone;
+    CREATE INDEX version_gone ON version (name, gone, until) WHERE gone IS NOT NULL;
+    CREATE INDEX delivery_done ON delivery (channel, id) WHERE done;
+
+    -- What resources link to by relations that are looked up: 1 the canonical URI, where that is not its own; 2 a collection
+    -- that it is a member of. `id` is a part of the URI's SHA-256.
+    CREATE TABLE target (
+        id INTEGER PRIMARY KEY,
+        uri TEXT NOT NULL UNIQUE,
+        label TEXT NOT NULL,            -- what a collection is called by the last part of its URI,
+        long_label TEXT NOT NULL        -- and where that is another's, too
+    );
+    CREATE INDEX target_label ON target (label);
+    CREATE INDEX target_long_label ON target (long_label);
+    -- Of the current version of a resource.
+    CREATE TABLE link (
+        version INTEGER NOT NULL,
+        relation INTEGER NOT NULL,
+        target INTEGER NOT NULL,
+        PRIMARY KEY (version, relation, target)
+    ) WITHOUT ROWID;
+    CREATE INDEX link_target ON link (target, relation, version);
+    CREATE TRIGGER link_superseded AFTER UPDATE OF until ON version WHEN OLD.until IS NULL AND NEW.until IS NOT NULL
+        BEGIN DELETE FROM link WHERE version = OLD.id; END;
 "];
 
 /// The size of a page in bytes. With 4 KiB, 3.77 million rows took a tenth longer to write; with 16 KiB a twentieth less,
@@ -298,6 +329,11 @@ const STEPS: [&str; 8] = ["
 const PAGE: i64 = 8192;
 /// How many pages a commit leaves in the write-ahead log before it brings them into the database.
 pub(super) const CHECKPOINT_AFTER: i64 = 500;
+
+/// How long the writer waits for a lock.
+pub(super) const BUSY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
+/// How much of the write-ahead log's file is kept for reuse when all of it is in the database, in bytes.
+const LOG_KEPT: i64 = 16 << 20;
 
 /// Opens the database for writing, and makes or migrates it.
 pub(super) fn open(path: &Path) -> Result<Connection, CatalogError> {
@@ -313,12 +349,13 @@ pub(super) fn open(path: &Path) -> Result<Connection, CatalogError> {
 
 fn open_or_migrate(path: &Path) -> Result<Connection, CatalogError> {
     let connection = Connection::open(path)?;
-    connection.busy_timeout(std::time::Duration::from_secs(10))?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     keep_plans(&connection)?;
     // Of a new database; one that is there keeps its own.
     connection.pragma_update(None, "page_size", PAGE)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_AFTER)?;
+    connection.pragma_update(None, "journal_size_limit", LOG_KEPT)?;
     connection.pragma_update(None, "cache_size", -32_768)?;
     connection.pragma_update(None, "temp_store", "FILE")?;
     // What does not fit into memory goes where all else does: a daemon reaches no other directory.

@@ -133,9 +133,9 @@ impl Recent {
 /// Whether a change took the resource with these names away after a moment.
 pub(super) fn went_later(connection: &rusqlite::Connection, names: (i64, i64), moment: Datetime) -> Result<bool> {
     let mut statement = connection.prepare_cached(
-        "SELECT EXISTS (SELECT 1 FROM version WHERE name IN (?1, ?2) AND until IS NOT NULL AND gone < ?4 AND until >= ?3)",
+        "SELECT EXISTS (SELECT 1 FROM version WHERE name IN (?1, ?2) AND gone IN (3, 7) AND until >= ?3)",
     )?;
-    Ok(statement.query_row(params![names.0, names.1, moment.nanos(), How::LISTED], |row| row.get(0))?)
+    Ok(statement.query_row(params![names.0, names.1, moment.nanos()], |row| row.get(0))?)
 }
 
 impl<'w> Transaction<'w> {
@@ -166,6 +166,12 @@ impl<'w> Transaction<'w> {
             went_before: HashMap::new(),
             recent: Recent::default(),
         }
+    }
+
+    /// How many names the catalog has, those included that are not live any more.
+    #[must_use]
+    pub fn names_in_all(&self) -> u64 {
+        self.tree.next_name.unsigned_abs()
     }
 
     /// What this step brought into the tree, for the step that follows it at once.

@@ -247,7 +247,9 @@ impl Tree {
         rename(connection, (id, version), moved)?;
         let (born, died): (i64, i64) = connection
             .prepare_cached(
-                "SELECT min(begin), COALESCE(max(until), begin) FROM version WHERE id = ?2 OR name = ?1 AND until IS NOT NULL",
+                "SELECT min(v.begin, COALESCE((SELECT min(begin) FROM version WHERE name = ?1 AND until IS NOT NULL), v.begin)),
+                        COALESCE(max(COALESCE(v.until, p.until), COALESCE(p.until, v.until)), v.begin)
+                 FROM version v, (SELECT max(until) AS until FROM version WHERE name = ?1 AND until IS NOT NULL) p WHERE v.id = ?2",
             )?
             .query_row([moved, version], |row| Ok((row.get(0)?, row.get(1)?)))?;
         self.span(id, born, died);
@@ -308,9 +310,17 @@ impl Tree {
         let was_resource: bool = connection
             .prepare_cached("SELECT EXISTS (SELECT 1 FROM version WHERE name = ?1 AND until IS NOT NULL)")?
             .query_row([name], |row| row.get(0))?;
-        if was_resource && Self::row(connection, name, SELF)?.is_none() {
-            let own = self.insert(connection, name, SELF, rset, None, None)?;
-            connection.prepare_cached("UPDATE name SET hidden = ?2 WHERE id = ?1")?.execute([own, hidden])?;
+        if was_resource {
+            // Where it lay beside what was in its directory, there is one already.
+            let own = match Self::row(connection, name, SELF)? {
+                Some(own) => (hidden != 0).then_some(own.id),
+                None => Some(self.insert(connection, name, SELF, rset, None, None)?),
+            };
+            if let Some(own) = own {
+                connection
+                    .prepare_cached("UPDATE name SET hidden = ?2 WHERE id = ?1 AND version IS NULL")?
+                    .execute([own, hidden])?;
+            }
         }
         if hidden != 0 {
             connection.prepare_cached("UPDATE name SET hidden = 0 WHERE id = ?1")?.execute([name])?;

@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::filter::{Filter, Wish};
-use super::reader::Pool;
+use super::reader::{Gate, Pool};
 use super::rows::{DocumentRow, Evictable, Seed, SetRow, SetState, Stored};
 use super::transaction::Transaction;
 use super::{CatalogError, DATABASE, schema, writeback};
@@ -22,7 +23,11 @@ pub struct Writer {
     path: PathBuf,
     mapper: Arc<Mapper>,
     filter: Arc<Filter>,
+    gate: Arc<Gate>,
 }
+
+/// How long a checkpoint waits for readers that have begun already.
+const CHECKPOINT_PATIENCE: Duration = Duration::from_millis(250);
 
 impl Writer {
     /// Opens the catalog of a cache directory, making it where there is none.
@@ -31,7 +36,10 @@ impl Writer {
     /// If the database cannot be opened, is newer than this program, or is damaged.
     pub fn open(cache: &Path, mapper: Arc<Mapper>) -> Result<Self> {
         let path = cache.join(DATABASE);
-        Ok(Self { connection: schema::open(&path)?, path, mapper, filter: Arc::default() })
+        let mut writer =
+            Self { connection: schema::open(&path)?, path, mapper, filter: Arc::default(), gate: Arc::default() };
+        writer.index_links()?;
+        Ok(writer)
     }
 
     /// From the next step on, the tree shows what this filter admits; [`Transaction::refilter`] brings into line what is there.
@@ -49,7 +57,7 @@ impl Writer {
     /// Readers of the same catalog.
     #[must_use]
     pub fn readers(&self) -> Pool {
-        Pool::new(self.path.clone(), Arc::clone(&self.mapper))
+        Pool::new(self.path.clone(), Arc::clone(&self.mapper), Arc::clone(&self.gate))
     }
 
     /// A fact about the cache as a whole.
@@ -130,17 +138,32 @@ impl Writer {
         let mut log = self.path.clone().into_os_string();
         log.push("-wal");
         self.connection.pragma_update(None, "wal_autocheckpoint", 0)?;
-        writeback::during(Path::new(&log), || step(self))
+        let done = writeback::during(Path::new(&log), || step(self));
+        // The commit of what comes next is as any other.
+        self.connection.pragma_update(None, "wal_autocheckpoint", schema::CHECKPOINT_AFTER)?;
+        done
     }
 
-    /// Brings what a large step left in the write-ahead log into the database.
+    /// The size of the write-ahead log, in bytes.
+    #[must_use]
+    pub fn log_size(&self) -> u64 {
+        let mut log = self.path.clone().into_os_string();
+        log.push("-wal");
+        std::fs::metadata(log).map_or(0, |log| log.len())
+    }
+
+    /// Writes what the write-ahead log holds back into the database, and empties it. Readers that begin wait for a moment:
+    /// where one is always reading, there would be no end to the log. Returns false if some went on reading; then the log
+    /// is emptied later.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn checkpoint(&self) -> Result<()> {
-        self.connection.pragma_update(None, "wal_autocheckpoint", schema::CHECKPOINT_AFTER)?;
-        self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
-        Ok(())
+    pub fn checkpoint(&self) -> Result<bool> {
+        let _gate = self.gate.close();
+        self.connection.busy_timeout(CHECKPOINT_PATIENCE)?;
+        let busy = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
+        self.connection.busy_timeout(schema::BUSY_TIMEOUT)?;
+        Ok(!busy?)
     }
 
     /// Bytes of all content in the store.
@@ -245,8 +268,8 @@ const IS_HISTORY: &str = "v.until IS NOT NULL AND COALESCE(v.change, 0) < 16";
 /// Whether it is recent enough to be kept: since `?1`, or one of the last three of its resource; or what the next is
 /// made of by a patch, and those after it.
 const IS_KEPT: &str = "(COALESCE(v.ended, ?1) >= ?1
-     OR (SELECT count(*) FROM version w WHERE w.name = v.name AND w.until IS NOT NULL AND COALESCE(w.change, 0) < 16
-         AND (w.begin, w.id) > (v.begin, v.id)) < 3
+     OR NOT EXISTS (SELECT 1 FROM version w WHERE w.name = v.name AND w.until IS NOT NULL AND COALESCE(w.change, 0) < 16
+         AND (w.begin, w.id) > (v.begin, v.id) LIMIT 1 OFFSET 2)
      OR EXISTS (SELECT 1 FROM version w WHERE w.id = (SELECT id FROM version x WHERE x.name = v.name AND x.until IS NOT NULL
              AND COALESCE(x.change, 0) < 16 AND (x.begin, x.id) > (v.begin, v.id) ORDER BY x.begin, x.id LIMIT 1)
          AND w.object IS NULL AND (instr(w.extra, 'patch') OR EXISTS (SELECT 1 FROM patch p WHERE p.version = w.id))))";
@@ -313,8 +336,10 @@ mod tests {
         let after = |writer: &Writer| -> i64 {
             writer.connection.pragma_query_value(None, "wal_autocheckpoint", |row| row.get(0)).unwrap()
         };
-        assert_eq!(after(&writer), 0);
-        writer.checkpoint().unwrap();
+        assert_eq!(after(&writer), 0, "the step never came to its end");
+        writer.long(|_| Ok(())).unwrap();
         assert_eq!(after(&writer), schema::CHECKPOINT_AFTER);
+        assert!(writer.checkpoint().unwrap());
+        assert_eq!(writer.log_size(), 0);
     }
 }

@@ -8,6 +8,7 @@ use tokio::net::unix::OwnedWriteHalf;
 
 use super::messages::{AuditReport, DifferenceEntry, FindingEntry, Progress, Request, Response};
 use super::{Done, Stop, control, exit, show};
+use crate::printable::line;
 use crate::sync::{Audit, Engine, Findings};
 
 /// Findings of one kind that people are shown.
@@ -30,7 +31,8 @@ pub(super) fn run(directory: &Path, content: bool, repair: bool, json: bool) -> 
         true => serde_json::to_string_pretty(&report).unwrap_or_default() + "\n",
         false => text(&mounted.directory, &report, repair),
     };
-    match std::io::stdout().lock().write_all(said.as_bytes()) {
+    let mut out = show::Output::stdout(json);
+    match out.write_all(said.as_bytes()).and_then(|()| out.flush()) {
         // Whoever reads us may have seen enough; the exit status is what was found all the same.
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => return Err(Stop::failed(error)),
         _ => {}
@@ -95,14 +97,15 @@ fn text(directory: &Path, report: &AuditReport, repaired: bool) -> String {
                 .chain(finding.problem.clone())
                 .collect();
             let why = if why.is_empty() { String::new() } else { format!(": {}", why.join("; ")) };
-            text.push_str(&format!("  {} {}{why}\n", show::paint("33", &format!("{word:<8}")), finding.path));
+            let found = format!("{}{why}", finding.path);
+            text.push_str(&format!("  {} {}\n", show::paint("33", &format!("{word:<8}")), line(&found)));
         }
         if count > MOST_SHOWN as u64 && !findings.is_empty() {
             text.push_str(&format!("  and {} more {word}\n", show::count(count - MOST_SHOWN as u64)));
         }
     }
     for unread in report.unread.iter().take(MOST_SHOWN) {
-        text.push_str(&format!("  {} {unread}\n", show::paint("31", "unread  ")));
+        text.push_str(&format!("  {} {}\n", show::paint("31", "unread  "), line(unread)));
     }
     for damage in &report.cache {
         text.push_str(&format!("  {} {damage}\n", show::paint("31", "damaged ")));

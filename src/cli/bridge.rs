@@ -1,12 +1,14 @@
 //! From the file system's questions to the engine's answers.
 
-use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::runtime::Handle;
 
 use super::report::Reporter;
 use crate::document::Datetime;
 use crate::fs::{Asked, Contents, Then};
+use crate::printable;
 use crate::store::Body;
 use crate::sync::{self, Engine};
 
@@ -15,6 +17,49 @@ pub(super) struct Bridge {
     pub(super) engine: Arc<Engine>,
     pub(super) reporter: Arc<Reporter>,
     pub(super) runtime: Handle,
+    pub(super) aside: Aside,
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Threads for what any local user may ask for and what takes a dispatch thread too long: as few as leave the machine to others,
+/// and apart from those that content and syncs need.
+pub(super) struct Aside(SyncSender<Job>);
+
+/// How many threads.
+const THREADS: usize = 3;
+/// How many requests wait for them; more are answered with EIO.
+const MOST_WAITING: usize = 4096;
+
+impl Aside {
+    /// Starts the threads. They end with it.
+    ///
+    /// # Errors
+    /// If one cannot be started.
+    pub(super) fn start() -> std::io::Result<Self> {
+        let (sender, jobs) = sync_channel::<Job>(MOST_WAITING);
+        let jobs = Arc::new(Mutex::new(jobs));
+        for _ in 0..THREADS {
+            let jobs = Arc::clone(&jobs);
+            std::thread::Builder::new().name("aside".to_owned()).spawn(move || {
+                // The lock is held by the one that waits for a request; the others wait for it.
+                while let Ok(job) = { jobs.lock().unwrap_or_else(PoisonError::into_inner).recv() } {
+                    // A bug that ends one request ends no thread.
+                    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
+                }
+            })?;
+        }
+        Ok(Self(sender))
+    }
+
+    fn run(&self, job: Job) {
+        // A reply that is dropped is answered with EIO.
+        if self.0.try_send(job).is_err() {
+            tracing::warn!(
+                "too many requests below .resourcesync and .versions at once; some are answered with an error"
+            );
+        }
+    }
 }
 
 impl Contents for Bridge {
@@ -58,7 +103,7 @@ impl Contents for Bridge {
     }
 
     fn aside(&self, what: Box<dyn FnOnce() + Send>) {
-        self.runtime.spawn_blocking(what);
+        self.aside.run(what);
     }
 
     fn asked(&self, resource: i64) -> Asked {
@@ -69,13 +114,16 @@ impl Contents for Bridge {
     fn control(&self, name: &str) -> Option<Vec<u8>> {
         match name {
             "status.json" => {
-                let mut text = serde_json::to_vec_pretty(&self.reporter.report()).unwrap_or_default();
-                text.push(b'\n');
-                Some(text)
+                let text = serde_json::to_string_pretty(&self.reporter.report()).unwrap_or_default();
+                Some(format!("{}\n", printable::json(&text)).into_bytes())
             }
             "metrics" => Some(self.reporter.report().metrics().into_bytes()),
             _ => None,
         }
+    }
+
+    fn most_snapshots(&self) -> u64 {
+        self.engine.bounds().snapshots
     }
 
     fn room(&self) -> (u64, u64) {

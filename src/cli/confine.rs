@@ -1,7 +1,7 @@
 //! What a daemon may do, taken from it before it has said a word to anybody.
 //!
 //! It talks to servers that nobody here controls, as root, for years: a bug in it should not be the end of the machine. So,
-//! while it has one thread, it becomes the user it is told to be (`user=`), keeps the capabilities that it uses, gains no others
+//! while it has one thread, it becomes the user of `run_as=`, keeps the capabilities that it uses, gains no others
 //! (`no_new_privs`), and reaches of the file system what it needs (Landlock, where the kernel has it): its cache, and what
 //! names, certificates and libraries are read from. Mounting and unmounting is not among that: a [`super::guard`] does it.
 
@@ -9,43 +9,15 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, NetPort, PathBeneath, PathFd, Ruleset,
+    ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset,
     RulesetAttr as _, RulesetCreatedAttr as _, RulesetStatus, Scope,
 };
 use rustix::process::{Gid, Uid};
 use rustix::thread::{self, CapabilitySet, CapabilitySets};
 
-/// Somebody of this machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct User {
-    /// As it was given.
-    pub name: String,
-    /// Its number.
-    pub uid: u32,
-    /// The number of its own group.
-    pub gid: u32,
-}
-
-impl User {
-    /// Finds a user by its name or its number.
-    ///
-    /// # Errors
-    /// If there is no such user.
-    pub fn find(name: &str) -> Result<Self, String> {
-        let users = std::fs::read_to_string("/etc/passwd").map_err(|error| format!("/etc/passwd: {error}"))?;
-        let found = users.lines().map(|line| line.split(':').collect::<Vec<_>>()).find_map(|fields| {
-            let [own, _, uid, gid, ..] = fields.as_slice() else { return None };
-            let (uid, gid) = (uid.parse().ok()?, gid.parse().ok()?);
-            (*own == name || name.parse() == Ok(uid)).then_some((uid, gid))
-        });
-        match found {
-            Some((uid, gid)) => Ok(Self { name: name.to_owned(), uid, gid }),
-            None => {
-                Err(format!("-o user={name}: there is no such user in /etc/passwd; make one: useradd --system {name}"))
-            }
-        }
-    }
-}
+use super::syscalls;
+use super::users::{self, User};
+use crate::store::private;
 
 /// What is left to a daemon.
 #[derive(Clone, Debug)]
@@ -54,10 +26,6 @@ pub(super) struct Needs<'a> {
     pub(super) user: Option<&'a User>,
     /// Where it writes.
     pub(super) cache: &'a Path,
-    /// Whether it may hand files of the cache to the kernel, which wants CAP_SYS_ADMIN.
-    pub(super) passthrough: bool,
-    /// The port that it listens at.
-    pub(super) listens: Option<u16>,
 }
 
 /// What is read beside the cache: names, certificates, libraries that resolve names, what the machine is like. Directories,
@@ -101,14 +69,7 @@ pub(super) fn confine(needs: &Needs<'_>) -> Result<Held, String> {
     };
     let root = rustix::process::geteuid().is_root();
     if root {
-        let mut kept = CapabilitySet::empty();
-        kept.set(CapabilitySet::SYS_ADMIN, needs.passthrough);
-        kept.set(CapabilitySet::NET_BIND_SERVICE, needs.listens.is_some_and(|port| (1..1024).contains(&port)));
-        let owner =
-            std::fs::metadata(needs.cache).map_err(|error| format!("{}: {error}", needs.cache.display()))?.uid();
-        // A cache that another owns is reached as root reaches all things.
-        kept.set(CapabilitySet::DAC_OVERRIDE, needs.user.is_none() && owner != 0);
-        for capability in CapabilitySet::all().difference(kept).iter() {
+        for capability in CapabilitySet::all().iter() {
             match thread::remove_capability_from_bounding_set(capability) {
                 // Not one of this kernel.
                 Err(rustix::io::Errno::INVAL) => {}
@@ -119,17 +80,40 @@ pub(super) fn confine(needs: &Needs<'_>) -> Result<Held, String> {
             become_user(user).map_err(failed("become another user"))?;
             if let Err(error) = std::fs::read_dir(needs.cache) {
                 return Err(format!(
-                    "-o user={}: it cannot get to the cache {} ({error}); let it pass through the directories above: chmod o+x",
+                    "-o run_as={}: it cannot get to the cache {} ({error}); let it pass through the directories above: chmod o+x",
                     user.name,
                     needs.cache.display()
                 ));
             }
         }
-        let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
-        thread::set_capabilities(None, sets).map_err(failed("drop capabilities"))?;
     }
+    let none = CapabilitySet::empty();
+    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    thread::set_capabilities(None, sets).map_err(failed("drop capabilities"))?;
     thread::set_no_new_privs(true).map_err(failed("give up new privileges"))?;
+    syscalls::refuse().map_err(|error| format!("cannot refuse system calls: {error}"))?;
     reach(needs).map_err(|error| format!("cannot confine to {}: {error}", needs.cache.display()))
+}
+
+/// Gives up what a copy of this program with the setuid or setgid bit has beyond its caller: the caller's options and
+/// environment count as far as the caller's own rights go. Called while there is one thread.
+///
+/// # Errors
+/// If the kernel refuses to drop it.
+pub(super) fn be_the_caller() -> Result<(), String> {
+    let (uid, gid) = (rustix::process::getuid(), rustix::process::getgid());
+    let failed = |error| format!("cannot give up the rights of the setuid bit ({error}); remove it: chmod u-s,g-s");
+    if uid != rustix::process::geteuid() || gid != rustix::process::getegid() {
+        thread::set_thread_res_gid(gid, gid, gid).map_err(failed)?;
+        thread::set_thread_res_uid(uid, uid, uid).map_err(failed)?;
+    }
+    if !uid.is_root() {
+        // Those that the file has (setcap) are not the caller's, either.
+        let none = CapabilitySet::empty();
+        let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+        thread::set_capabilities(None, sets).map_err(failed)?;
+    }
+    Ok(())
 }
 
 fn become_user(user: &User) -> rustix::io::Result<()> {
@@ -175,13 +159,7 @@ fn reach(needs: &Needs<'_>) -> Result<Held, landlock::RulesetError> {
         .add_rules(below(folder.into_iter().collect(), read))?
         .add_rules(below(files, AccessFs::ReadFile.into()))?
         .add_rules(below(paths(&DEVICES), device))?
-        .add_rules(below(vec![needs.cache.to_owned()], write))?
-        .add_rules(
-            needs
-                .listens
-                .into_iter()
-                .map(|port| Ok::<_, landlock::RulesetError>(NetPort::new(port, AccessNet::BindTcp))),
-        )?;
+        .add_rules(below(vec![needs.cache.to_owned()], write))?;
     let status = rules.restrict_self()?;
     Ok(match status.ruleset {
         RulesetStatus::FullyEnforced => Held::Fully,
@@ -191,7 +169,7 @@ fn reach(needs: &Needs<'_>) -> Result<Held, landlock::RulesetError> {
 }
 
 /// What a cache directory holds, at its top.
-const OWN: [&str; 12] = [
+pub(super) const OWN: [&str; 12] = [
     "catalog.db",
     "catalog.db-wal",
     "catalog.db-shm",
@@ -217,50 +195,42 @@ pub(super) fn give(cache: &Path, user: &User) -> Result<(), String> {
         return Ok(());
     }
     if owner != 0 {
-        return Err(format!("-o user={}: the cache {} is another's (user {owner})", user.name, cache.display()));
+        return Err(format!(
+            "-o run_as={}: the cache {} belongs to user {}",
+            user.name,
+            cache.display(),
+            users::describe(owner)
+        ));
     }
-    let items = std::fs::read_dir(cache).map_err(|error| failed(cache, error))?;
-    let mut left = Vec::new();
-    for item in items {
+    let mut own = Vec::new();
+    for item in std::fs::read_dir(cache).map_err(|error| failed(cache, error))? {
         let path = item.map_err(|error| failed(cache, error))?.path();
         // What each ext4 file system has at its top is root's.
         if path.ends_with("lost+found") {
+            own.push(path);
             continue;
         }
         if !path.file_name().and_then(|name| name.to_str()).is_some_and(|name| OWN.contains(&name)) {
             return Err(format!(
-                "-o user={}: the cache {} has something in it that is not its own ({}); give it a directory that is empty",
+                "-o run_as={}: the cache {} has something in it that is not its own ({}); give it a directory that is empty",
                 user.name,
                 cache.display(),
                 path.display()
             ));
         }
-        left.push(path);
     }
-    while let Some(path) = left.pop() {
-        let kind = std::fs::symlink_metadata(&path).map_err(|error| failed(&path, error))?.file_type();
-        if kind.is_dir() {
-            for item in std::fs::read_dir(&path).map_err(|error| failed(&path, error))? {
-                left.push(item.map_err(|error| failed(&path, error))?.path());
-            }
-        }
-        std::os::unix::fs::lchown(&path, Some(user.uid), Some(user.gid)).map_err(|error| failed(&path, error))?;
+    let directory = std::fs::File::open(cache).map_err(|error| failed(cache, error))?;
+    private::give_below(&directory, user.uid, user.gid).map_err(|error| failed(cache, error))?;
+    for path in own {
+        std::os::unix::fs::lchown(&path, Some(0), Some(0)).map_err(|error| failed(&path, error))?;
     }
     // Last: if this is cut off, it is done again.
-    std::os::unix::fs::lchown(cache, Some(user.uid), Some(user.gid)).map_err(|error| failed(cache, error))
+    std::os::unix::fs::fchown(&directory, Some(user.uid), Some(user.gid)).map_err(|error| failed(cache, error))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn users_are_found_by_name_and_by_number() {
-        let root = User::find("root").unwrap();
-        assert_eq!((root.uid, root.gid), (0, 0));
-        assert_eq!(User::find("0").unwrap().uid, 0);
-        assert!(User::find("nobody-at-all").unwrap_err().contains("useradd"));
-    }
 
     #[test]
     fn a_cache_is_given_and_nothing_else_is() {
@@ -281,7 +251,7 @@ mod tests {
         assert_eq!([owner("objects/aa/b"), owner("objects/link"), owner("objects"), owner("")], [user.uid; 4]);
         assert_eq!(std::fs::metadata("/etc/hosts").unwrap().uid(), 0, "what a link leads to is not its own");
         let other = User { uid: 54_321, ..user };
-        assert!(give(folder.path(), &other).unwrap_err().contains("is another's"));
+        assert!(give(folder.path(), &other).unwrap_err().contains("belongs to user 12345"));
     }
 
     /// What a thread may do is its own: the other tests go on as before.
@@ -296,11 +266,10 @@ mod tests {
     }
 
     #[test]
-    fn a_confined_thread_reaches_its_cache_and_listens_nowhere_else() {
+    fn a_confined_thread_reaches_its_cache_and_listens_nowhere() {
         let (cache, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         std::fs::write(other.path().join("secret"), "x").unwrap();
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let needs = Needs { user: None, cache: cache.path(), passthrough: false, listens: Some(port) };
+        let needs = Needs { user: None, cache: cache.path() };
         confined(&needs, || {
             std::fs::create_dir(cache.path().join("objects")).unwrap();
             std::fs::write(cache.path().join("spool"), "x").unwrap();
@@ -312,7 +281,7 @@ mod tests {
             assert!(std::fs::write(other.path().join("new"), "x").is_err_and(denied));
             assert!(std::fs::write("/etc/new", "x").is_err_and(denied));
             assert!(std::process::Command::new("/bin/true").status().is_err_and(denied));
-            std::net::TcpListener::bind(("127.0.0.1", port)).unwrap();
+            assert_eq!(rustix::process::chroot("/"), Err(rustix::io::Errno::PERM), "seccomp");
             assert!(std::net::TcpListener::bind("127.0.0.1:0").is_err_and(denied));
             assert!(thread::no_new_privs().unwrap());
             assert!(thread::capabilities(None).unwrap().permitted.is_empty());
@@ -321,12 +290,12 @@ mod tests {
     }
 
     #[test]
-    fn a_user_keeps_what_passthrough_wants_and_no_more() {
+    fn a_user_keeps_no_capability() {
         assert!(rustix::process::geteuid().is_root(), "as all tests, for root: only root becomes another");
         let cache = tempfile::tempdir().unwrap();
         let user = User { name: "somebody".to_owned(), uid: 12_345, gid: 12_346 };
         give(cache.path(), &user).unwrap();
-        let needs = Needs { user: Some(&user), cache: cache.path(), passthrough: true, listens: None };
+        let needs = Needs { user: Some(&user), cache: cache.path() };
         let (uid, caps) = confined(&needs, || {
             std::fs::write(cache.path().join("x"), "x").unwrap();
             let owner = std::fs::metadata(cache.path().join("x")).unwrap().uid();
@@ -334,6 +303,6 @@ mod tests {
             (owner, thread::capabilities(None).unwrap())
         });
         assert_eq!(uid, user.uid);
-        assert_eq!((caps.effective, caps.permitted), (CapabilitySet::SYS_ADMIN, CapabilitySet::SYS_ADMIN));
+        assert_eq!((caps.effective, caps.permitted), (CapabilitySet::empty(), CapabilitySet::empty()));
     }
 }

@@ -1,5 +1,5 @@
-//! The socket in the cache directory by which commands ask a daemon. Only who may enter that directory
-//! may ask.
+//! The socket in the cache directory by which commands ask a daemon. The daemon answers processes of its own user and of root,
+//! as the kernel reports them, whatever the permissions of the directory.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::fd::AsRawFd;
@@ -13,6 +13,7 @@ use tokio::net::{UnixListener, unix::OwnedWriteHalf};
 use super::messages::{Progress, Request, Response};
 use super::{Stop, audit, log, mounts, options, report, show};
 use crate::catalog::{Ever, SetState, Wish};
+use crate::printable;
 use crate::sync::{Engine, Trigger, Wanted};
 
 const SOCKET: &str = "control";
@@ -38,6 +39,7 @@ pub(super) fn serve(cache: &Path, engine: Arc<Engine>) -> std::io::Result<()> {
     tokio::spawn(async move {
         loop {
             match listener.accept().await {
+                Ok((stream, _)) if !is_allowed(&stream) => drop(stream),
                 Ok((stream, _)) => {
                     let engine = Arc::clone(&engine);
                     tokio::spawn(async move {
@@ -59,11 +61,21 @@ pub(super) fn serve(cache: &Path, engine: Arc<Engine>) -> std::io::Result<()> {
     Ok(())
 }
 
+/// Whether a process of this user may give orders.
+fn is_allowed(stream: &tokio::net::UnixStream) -> bool {
+    stream.peer_cred().is_ok_and(|peer| peer.uid() == 0 || peer.uid() == rustix::process::geteuid().as_raw())
+}
+
 pub(super) async fn say(to: &mut OwnedWriteHalf, response: &Response) {
-    let mut line = serde_json::to_vec(response).unwrap_or_default();
-    line.push(b'\n');
+    let safe = match response {
+        Response::Note { text } => Some(Response::Note { text: printable::redacted(text).into_owned() }),
+        Response::Done { text } => Some(Response::Done { text: printable::redacted(text).into_owned() }),
+        Response::Failed { error } => Some(Response::Failed { error: printable::redacted(error).into_owned() }),
+        _ => None,
+    };
+    let line = serde_json::to_string(safe.as_ref().unwrap_or(response)).unwrap_or_default();
     // Whoever asked may be gone; the work is done all the same.
-    let _ = to.write_all(&line).await;
+    let _ = to.write_all(format!("{}\n", printable::json(&line)).as_bytes()).await;
 }
 
 async fn answer(engine: &Arc<Engine>, line: &str, mut to: OwnedWriteHalf) {

@@ -1,29 +1,32 @@
 //! The life of a mount: cache, engine, session, and its end.
 
 use std::io::Write as _;
-use std::os::fd::AsFd as _;
+use std::net::TcpListener;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fuser::{Config as SessionConfig, Session, SessionACL};
+use rustix::fs::Mode;
 use rustix::process::{Resource, Rlimit, getegid, geteuid, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
-use super::bridge::Bridge;
+use super::bridge::{Aside, Bridge};
 use super::guard::Guard;
 use super::messages::{Progress, Report};
 use super::options::Options;
 use super::report::Reporter;
-use super::{Done, Stop, confine, control, exit, logging};
+use super::{Done, Stop, confine, control, exit, logging, users};
 use crate::bounds::{self, Bounds};
 use crate::catalog::{CacheLock, News, SetRow, SetState};
-use crate::fs::{AskedIo, Collections, Filesystem, Io, Moments, Requests, View, invalidate};
+use crate::fs::{Backing, Collections, Filesystem, Io, Moments, Requests, View, invalidate};
 use crate::notify::{self, Notifier};
 use crate::path::Mapper;
+use crate::printable;
 use crate::source::{Client, Credentials, Options as ClientOptions};
-use crate::store::make_directory;
+use crate::store::private;
 use crate::sync::{Config, Engine, Trigger};
 
 /// What a daemon needs to know.
@@ -31,6 +34,8 @@ use crate::sync::{Config, Engine, Trigger};
 pub(super) struct Task {
     pub(super) source: String,
     pub(super) directory: PathBuf,
+    /// The same directory, as it was when the mount was asked for: the owner of one above it can replace it.
+    pub(super) mount_point: Arc<OwnedFd>,
     pub(super) options: Options,
     /// As they were given.
     pub(super) texts: Vec<String>,
@@ -73,11 +78,10 @@ pub(super) fn run_detached(task: &Task) -> Done {
     let _ = rustix::process::setsid();
     let _ = std::env::set_current_dir("/");
     let tell: Tell = Box::new(|report| {
-        let mut line = serde_json::to_vec(report).unwrap_or_default();
-        line.push(b'\n');
+        let line = serde_json::to_string(&report.redacted()).unwrap_or_default();
         let mut out = std::io::stdout().lock();
         // Who started us may be gone.
-        let _ = out.write_all(&line).and_then(|()| out.flush());
+        let _ = writeln!(out, "{}", printable::json(&line)).and_then(|()| out.flush());
         if matches!(report, Report::Ready { .. }) {
             quiet_stdout();
         }
@@ -105,24 +109,36 @@ pub(super) fn run_here(task: &Task, ready: impl Fn(&Report) + Send + Sync + 'sta
 fn live(task: &Task, tell: &Tell, detached: bool) -> Done {
     let failed = |error: String| Stop::new(exit::MOUNT_FAILED, error);
     let options = &task.options;
-    let cache = options.cache_for(&task.source);
-    let new = !cache.exists();
+    // Files that others may read are given their mode one by one: the cache, its log and its socket are for this user only.
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    let wanted = options.cache_for(&task.source).map_err(failed)?;
+    let new = !wanted.exists();
     let holder = format!("process {}, mounted at {}", std::process::id(), task.directory.display());
     let began = Instant::now();
-    let lock = loop {
-        make_directory(&cache).map_err(|error| failed(format!("cache {}: {error}", cache.display())))?;
+    let (lock, directory, cache) = loop {
+        let own = [options.run_as.as_ref().map_or_else(|| geteuid().as_raw(), |user| user.uid)];
+        // For as long as this is root's process, only root may change what the path leads to.
+        let above = if options.run_as.is_some() { &[][..] } else { &own[..] };
+        let owners = private::Owners { users: &own, above, is_private_group: &users::is_private_group };
+        let (directory, cache) = private::open(&wanted, owners)
+            .map_err(|error| failed(format!("-o cache={}: {error}", wanted.display())))?;
         match CacheLock::take(&cache, &holder, LOCK_PATIENCE) {
-            Ok(lock) if lock.is_of(&cache) => break lock,
+            Ok(lock) if lock.is_of(&cache) => break (lock, directory, cache),
             Err(error) if cache.exists() => return Err(failed(error.to_string())),
             _ => {}
         }
         if began.elapsed() > LOCK_PATIENCE {
-            return Err(failed(format!("cache {}: somebody takes it away again and again", cache.display())));
+            return Err(failed(format!(
+                "cache {}: another process removes it again and again; choose another directory with cache=",
+                wanted.display()
+            )));
         }
     };
+    let exposed = private::tighten(&directory, &confine::OWN)
+        .map_err(|error| failed(format!("-o cache={}: {error}", cache.display())))?;
     // Who held it until now may have put something there.
     let new = new && !cache.join("catalog.db").exists();
-    let (place, client, held) = match prepare(task, &cache) {
+    let prepared = match prepare(task, &cache) {
         Ok(prepared) => prepared,
         Err(error) => {
             if new {
@@ -137,7 +153,7 @@ fn live(task: &Task, tell: &Tell, detached: bool) -> Done {
     } else {
         logging::to_stderr();
     }
-    match held {
+    match prepared.held {
         confine::Held::Fully => tracing::debug!("confined"),
         confine::Held::Partly => tracing::debug!("confined, as far as this kernel can"),
         confine::Held::Not => {
@@ -152,20 +168,29 @@ fn live(task: &Task, tell: &Tell, detached: bool) -> Done {
         .enable_all()
         .build()
         .map_err(|error| Stop::new(exit::USAGE, error.to_string()))?;
-    let done = runtime.block_on(serve(task, &place, client, tell));
+    let guard = Arc::clone(&prepared.place.guard);
+    let done = runtime.block_on(serve(task, prepared, exposed, tell));
     runtime.shutdown_timeout(Duration::from_secs(2));
     if new && done.is_err() {
         // Nothing was mirrored: nothing is worth keeping. What cannot be removed does no harm; the directory itself may be in
         // one that we do not reach.
         let _ = lock.remove_cache(&cache);
-        place.guard.forget();
+        guard.forget();
     }
     drop(lock);
     done
 }
 
+/// What a daemon has got before it was confined.
+struct Prepared {
+    place: Place,
+    client: Arc<Client>,
+    listener: Option<TcpListener>,
+    held: confine::Held,
+}
+
 /// Does what a confined process could not, and confines this one.
-fn prepare(task: &Task, cache: &Path) -> Result<(Place, Arc<Client>, confine::Held), String> {
+fn prepare(task: &Task, cache: &Path) -> Result<Prepared, String> {
     let options = &task.options;
     let place = Place {
         root: geteuid().is_root(),
@@ -177,16 +202,12 @@ fn prepare(task: &Task, cache: &Path) -> Result<(Place, Arc<Client>, confine::He
     // The files that it reads are not for whom we are about to become.
     let client = open_client(task)?;
     limit_itself(&options.bounds)?;
-    if let Some(user) = &options.user {
+    let listener = bind(options)?;
+    if let Some(user) = &options.run_as {
         confine::give(cache, user)?;
     }
-    let held = confine::confine(&confine::Needs {
-        user: options.user.as_ref(),
-        cache,
-        passthrough: options.io != AskedIo::Kernel,
-        listens: options.listen.map(|address| address.port()),
-    })?;
-    Ok((place, client, held))
+    let held = confine::confine(&confine::Needs { user: options.run_as.as_ref(), cache })?;
+    Ok(Prepared { place, client, listener, held })
 }
 
 /// Sets what the kernel holds this process to: the descriptors that it may need, and the memory that it is given.
@@ -209,13 +230,20 @@ fn limit_itself(bounds: &Bounds) -> Result<(), String> {
     Ok(())
 }
 
-async fn serve(task: &Task, place: &Place, client: Arc<Client>, tell: &Tell) -> Done {
+async fn serve(task: &Task, prepared: Prepared, exposed: bool, tell: &Tell) -> Done {
+    let Prepared { place, client, listener, .. } = prepared;
+    let place = &place;
     let failed = |error: String| Stop::new(exit::MOUNT_FAILED, error);
     let options = &task.options;
     let (announce, changes) = mpsc::unbounded_channel();
     let cache = place.cache.as_path();
     let engine = open_engine(task, cache, Arc::clone(&client), announce).map_err(failed)?;
-    let notifier = open_notifier(options, &engine, client).await.map_err(failed)?;
+    if exposed {
+        // The secrets of its subscriptions may be known.
+        engine.forget_subscriptions().await.map_err(|error| failed(error.to_string()))?;
+        tracing::warn!(cache = %cache.display(), "other users could read the catalog; hubs are given new secrets");
+    }
+    let notifier = open_notifier(options, &engine, client, listener).map_err(failed)?;
     let sets = engine.sets().map_err(|error| failed(error.to_string()))?;
     let complete = !sets.is_empty() && sets.iter().all(|set| set.state != SetState::Empty);
     // Without a tree, a Source that is not there is a mount that fails, and says so before it mounts.
@@ -232,7 +260,10 @@ async fn serve(task: &Task, place: &Place, client: Arc<Client>, tell: &Tell) -> 
         )));
     }
     let resources: u64 = sets.iter().map(SetRow::shown).sum();
-    let end = mount(task, place, &engine, &notifier, resources, changes).map_err(failed)?;
+    let Mounted { end, note } = mount(task, place, &engine, &notifier, resources, changes).map_err(failed)?;
+    if let Some(note) = &note {
+        tracing::warn!("{note}");
+    }
     if let Err(error) = control::serve(cache, Arc::clone(&engine)) {
         tracing::warn!(%error, "no control socket; refresh and fetch --pin will not work");
     }
@@ -241,7 +272,7 @@ async fn serve(task: &Task, place: &Place, client: Arc<Client>, tell: &Tell) -> 
     // Before the first sync: what is delivered meanwhile must not be missed.
     notifier.start();
     let first = tokio::select! {
-        first = first_sync(task, tell, &engine, complete, found) => first.map(|()| None),
+        first = first_sync(task, tell, &engine, complete, found, note) => first.map(|()| None),
         asked = &mut ended => Ok(Some(asked)),
     };
     let mut behind = engine.go_on_behind();
@@ -289,28 +320,37 @@ fn open_client(task: &Task) -> Result<Arc<Client>, String> {
         credentials,
         reach: options.reach(&task.source),
         bounds: options.bounds,
-        ..ClientOptions::default()
     })
 }
 
-async fn open_notifier(options: &Options, engine: &Arc<Engine>, client: Arc<Client>) -> Result<Arc<Notifier>, String> {
-    let wanted = notify::Options {
-        off: !options.notify || options.offline,
-        listen: options.listen,
-        callback: options.callback.clone(),
-        bounds: options.bounds,
-    };
-    let notifier = Notifier::new(Arc::clone(engine), client, wanted).await;
-    notifier.map(Arc::new).map_err(|error| {
-        let listen = options.listen.map(|address| address.to_string()).unwrap_or_default();
+/// Binds the address that hubs deliver to, for which a port below 1024 wants a right that the daemon gives up.
+fn bind(options: &Options) -> Result<Option<TcpListener>, String> {
+    let Some(address) = options.listen.filter(|_| options.notify && !options.offline) else { return Ok(None) };
+    TcpListener::bind(address).map(Some).map_err(|error| {
         let hint = match error.kind() {
             std::io::ErrorKind::AddrInUse => "something else is there: `ss -ltnp` shows what",
             std::io::ErrorKind::AddrNotAvailable => "this machine has no such address: `ip address` shows those it has",
             std::io::ErrorKind::PermissionDenied => "ports below 1024 are for root",
             _ => "try another address or port",
         };
-        format!("-o listen={listen}: {error}; {hint}")
+        format!("-o listen={address}: {error}; {hint}")
     })
+}
+
+fn open_notifier(
+    options: &Options,
+    engine: &Arc<Engine>,
+    client: Arc<Client>,
+    listener: Option<TcpListener>,
+) -> Result<Arc<Notifier>, String> {
+    let wanted = notify::Options {
+        off: !options.notify || options.offline,
+        listener,
+        callback: options.callback.clone(),
+        bounds: options.bounds,
+    };
+    let notifier = Notifier::new(Arc::clone(engine), client, wanted);
+    notifier.map(Arc::new).map_err(|error| format!("cannot listen to hubs: {error}"))
 }
 
 fn open_engine(
@@ -347,7 +387,7 @@ fn mount(
     notifier: &Arc<Notifier>,
     resources: u64,
     changes: mpsc::UnboundedReceiver<News>,
-) -> Result<oneshot::Receiver<std::io::Result<()>>, String> {
+) -> Result<Mounted, String> {
     let options = &task.options;
     let view = View {
         uid: place.uid,
@@ -357,10 +397,9 @@ fn mount(
         generation: engine.generation().map_err(|error| error.to_string())?,
         always_plus: resources.saturating_mul(KNOWN_EACH) < memory() / KNOWN_PART,
     };
-    let (io, requests) = (Arc::new(Io::new(options.io)), Arc::<Requests>::default());
-    if !place.root {
-        io.rule_out("passthrough is for root");
-    }
+    let backing = place.root.then(|| Arc::clone(&place.guard) as Arc<dyn Backing>);
+    let io = Arc::new(Io::new(options.io, backing, bounds::count(options.bounds.files)));
+    let requests = Arc::<Requests>::default();
     let reporter = Arc::new(Reporter {
         engine: Arc::clone(engine),
         io: Arc::clone(&io),
@@ -373,21 +412,38 @@ fn mount(
         runtime: tokio::runtime::Handle::current(),
         totals: Arc::default(),
     });
-    let bridge = Bridge { engine: Arc::clone(engine), reporter, runtime: tokio::runtime::Handle::current() };
+    let aside = Aside::start().map_err(|error| format!("cannot start a thread: {error}"))?;
+    let runtime = tokio::runtime::Handle::current();
+    let bridge = Bridge { engine: Arc::clone(engine), reporter, runtime, aside };
+    // Each thread has a queue of its own, if whom we became may open the device. An answer of ours to OPEN has to go to the
+    // queue that the request came from: where there are such, there is one queue.
+    let one_queue = io.may_pass_through(engine.readers());
+    let own_io = Arc::clone(&io);
     let filesystem = Filesystem::new(Arc::clone(engine.readers()), Arc::new(bridge), view, io, requests);
     let kept = (filesystem.moments(), filesystem.collections());
     let mut config = SessionConfig::default();
     config.acl = if place.root || options.allow_other { SessionACL::All } else { SessionACL::Owner };
     config.n_threads = Some(4);
-    // Each thread has a queue of its own, if whom we became may open the device.
-    config.clone_fd = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok();
-    let device = place.guard.mount()?;
-    let session = Session::from_fd(filesystem, device, config.acl, config);
-    session.and_then(|session| answer(session, kept, changes)).map_err(|error| {
+    config.clone_fd = !one_queue && std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok();
+    let (device, note) = place.guard.mount()?;
+    let session = device.try_clone().and_then(|own| {
+        own_io.set_device(own);
+        Session::from_fd(filesystem, device, config.acl, config)
+    });
+    let end = session.and_then(|session| answer(session, kept, changes)).map_err(|error| {
         // Nobody would answer there. If it cannot be taken away, that is the lesser of two errors.
         let _ = place.guard.unmount();
         format!("{}: {error}", task.directory.display())
-    })
+    })?;
+    Ok(Mounted { end, note })
+}
+
+/// A mount that answers.
+struct Mounted {
+    /// Resolves when there is nothing to answer any more.
+    end: oneshot::Receiver<std::io::Result<()>>,
+    /// What is worth a warning of how it was mounted.
+    note: Option<String>,
 }
 
 /// Answers the kernel, on threads of its own; they tell when there is nothing to answer any more.
@@ -422,10 +478,12 @@ async fn first_sync(
     engine: &Arc<Engine>,
     has_tree: bool,
     found: Option<crate::source::Discovery>,
+    note: Option<String>,
 ) -> Done {
     let options = &task.options;
+    let mut notes: Vec<String> = note.into_iter().collect();
     if options.offline {
-        ready(tell, engine, has_tree, Vec::new());
+        ready(tell, engine, has_tree, notes);
         return Ok(());
     }
     let mut sync = tokio::spawn({
@@ -446,7 +504,6 @@ async fn first_sync(
             _ = tick.tick() => tell(&Report::Progress(Progress::of(engine))),
         }
     };
-    let mut notes = Vec::new();
     match result {
         None if !has_tree => {
             notes.push("the lists are still being read; `resourcesync status` shows how far".to_owned())

@@ -55,7 +55,7 @@ pub(super) fn run(directory: Option<&Path>, once: bool) -> Done {
     if once {
         show_once(&directory)?;
     } else {
-        println!("\nIt runs until Ctrl-C. This changes meanwhile, at the Source and in the mount:\n");
+        show::out("\nIt runs until Ctrl-C. This changes meanwhile, at the Source and in the mount:\n");
         let mirror = directory.clone();
         // It ends with the program, or when the mount does.
         std::thread::spawn(move || tell_changes(&mirror));
@@ -71,7 +71,7 @@ pub(super) fn run(directory: Option<&Path>, once: bool) -> Done {
                 }
             }
         });
-        println!();
+        show::out("");
     }
     drop(unmount);
     // The daemon may still be writing its last words into the cache.
@@ -81,19 +81,19 @@ pub(super) fn run(directory: Option<&Path>, once: bool) -> Done {
             break;
         }
     }
-    println!("unmounted {}", directory.display());
+    show::out(format_args!("unmounted {}", directory.display()));
     Ok(())
 }
 
 fn introduce(source: &demo::Source, directory: &Path, took: std::time::Duration) {
     let at = directory.display();
-    println!(
+    show::out(format_args!(
         "{} is a ResourceSync Source with {}, which keeps changing.",
         show::bold(&source.url()),
         show::plural(source.resources(), "resource", "resources")
-    );
-    println!("It is mounted at {} after {:.1} s.\n", show::bold(&at.to_string()), took.as_secs_f32());
-    println!("Try:");
+    ));
+    show::out(format_args!("It is mounted at {} after {:.1} s.\n", show::bold(&at.to_string()), took.as_secs_f32()));
+    show::out("Try:");
     for (command, what) in [
         (format!("ls {at}"), "the resources are files"),
         (format!("cat {at}/texts/00/text-0007.txt"), "read out of a package of the Source's dump, and verified"),
@@ -108,7 +108,7 @@ fn introduce(source: &demo::Source, directory: &Path, took: std::time::Duration)
         (format!("resourcesync inspect {}", source.url()), "what the Source offers"),
         (format!("cat {at}/.resourcesync/status.json"), "the same for programs"),
     ] {
-        println!("  {command:<60} {}", show::dim(&format!("# {what}")));
+        show::out(format_args!("  {command:<60} {}", show::dim(&format!("# {what}"))));
     }
 }
 
@@ -131,7 +131,7 @@ fn tell_changes(directory: &Path) {
             if let Ok((time, _)) = Datetime::parse(&sync.time) {
                 since = since.max(Datetime::from_nanos(time.nanos() + 1));
             }
-            sync.changes.iter().rev().for_each(|change| print!("  {}", log::change_text(change)));
+            sync.changes.iter().rev().for_each(|change| show::print(format_args!("  {}", log::change_text(change))));
         }
     }
 }
@@ -164,14 +164,14 @@ fn show_once(directory: &Path) -> Done {
         bytes += content.len() as u64;
         count += 1;
     }
-    println!(
+    show::out(format_args!(
         "\nFound {}; read {} of them ({}), fetched and verified, in {:.2} s.",
         show::plural(files.len() as u64, "file", "files"),
         show::count(count),
         show::size(bytes),
         began.elapsed().as_secs_f32()
-    );
-    println!("\nWhat changes at the Source meanwhile:");
+    ));
+    show::out("\nWhat changes at the Source meanwhile:");
     std::thread::sleep(std::time::Duration::from_secs(6));
     log::run(directory, None, false)
 }

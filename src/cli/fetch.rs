@@ -11,7 +11,7 @@ pub(super) fn run(paths: &[PathBuf], pin: bool) -> Done {
         let (mounted, below) = match control::place(path) {
             Ok(found) => found,
             Err(stop) => {
-                eprintln!("{}: {}", show::error_word("resourcesync"), stop.message);
+                show::err(format_args!("{}: {}", show::error_word("resourcesync"), stop.message));
                 failures += 1;
                 continue;
             }
@@ -29,14 +29,19 @@ pub(super) fn run(paths: &[PathBuf], pin: bool) -> Done {
         bar.finish_and_clear();
         let (files, bytes, failed) = last;
         let kept = if pin { ", pinned" } else { "" };
-        println!("{}: {}, {}{kept}", path.display(), show::plural(files, "file", "files"), show::size(bytes));
+        show::out(format_args!(
+            "{}: {}, {}{kept}",
+            path.display(),
+            show::plural(files, "file", "files"),
+            show::size(bytes)
+        ));
         if failed > 0 {
-            eprintln!(
+            show::err(format_args!(
                 "{}: {} could not be had; `resourcesync status {}` says why",
                 path.display(),
                 show::plural(failed, "file", "files"),
                 mounted.directory.display()
-            );
+            ));
         }
         failures += failed;
     }

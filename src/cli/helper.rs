@@ -4,14 +4,14 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use super::mount::{self, Mount};
-use super::{Done, Stop, exit, options};
+use super::{Done, Stop, exit, options, show};
 
 const USAGE: &str = "usage: mount.resourcesync SOURCE DIR [-sfnv] [-N NAMESPACE] [-t TYPE] [-o OPTIONS]";
 
 /// Mounts as mount(8) asks.
 pub(super) fn run(arguments: &[OsString]) -> Done {
     if arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
-        println!("{USAGE}\n\n{}", options::help());
+        show::out(format_args!("{USAGE}\n\n{}", options::help()));
         return Ok(());
     }
     let (asked, namespace) = parse(arguments)?;

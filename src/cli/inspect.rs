@@ -13,6 +13,7 @@ use super::{Done, Stop, exit, options, show};
 use crate::bounds;
 use crate::document::{Capability, Dialect, DocumentError, Entry, Facts, Head, Kind, Limits, Reader, looks_like_html};
 use crate::path::set_labels;
+use crate::printable::line;
 use crate::source::{Asked, CapabilityDocument, Client, Credentials, Discovery, Options as ClientOptions, discover};
 
 #[derive(Debug, clap::Args)]
@@ -141,7 +142,7 @@ fn read(name: &str, file: &File, limits: Limits, mut visit: impl FnMut(&Entry)) 
 fn document(arguments: &Arguments, name: &str, open: &dyn Fn() -> Result<File, Stop>) -> Done {
     let limits = Limits::of(&parse(arguments)?.bounds);
     let whole = read(name, &open()?, limits, |_| ()).map_err(Stop::failed)?;
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = show::Output::stdout(arguments.json);
     let result = if arguments.json {
         json_document(&mut out, name, &open()?, &whole)
     } else {
@@ -197,14 +198,15 @@ fn show_document(
     all: bool,
 ) -> std::io::Result<()> {
     let head = &whole.head;
-    let capability = head.md.get("capability").unwrap_or("no capability: a plain sitemap");
+    let capability = line(head.md.get("capability").unwrap_or("no capability: a plain sitemap"));
     writeln!(out, "{}", show::bold(name))?;
     writeln!(out, "  {} {capability} ({}, dialect {})", show::dim("document"), head.kind.name(), head.dialect.name())?;
     for (key, value) in head.md.iter().filter(|(key, _)| *key != "capability") {
-        writeln!(out, "  {} {value}", show::dim(&format!("{key:<8}")))?;
+        writeln!(out, "  {} {}", show::dim(&format!("{:<8}", line(key))), line(value))?;
     }
     for link in &head.links {
-        writeln!(out, "  {} {}", show::dim(&format!("{:<8}", link.rel())), link.href().unwrap_or("(no href)"))?;
+        let (rel, href) = (line(link.rel()), line(link.href().unwrap_or("(no href)")));
+        writeln!(out, "  {} {href}", show::dim(&format!("{rel:<8}")))?;
     }
     writeln!(out, "  {} {}", show::dim("entries "), show::count(whole.entries))?;
     let shown = if all { u64::MAX } else { SHOWN };
@@ -224,33 +226,33 @@ fn show_document(
     write!(out, "{}", whole.meaning.text())?;
     if !whole.warnings.is_empty() {
         writeln!(out, "\n{}", show::paint("33", "tolerated"))?;
-        whole.warnings.iter().try_for_each(|warning| writeln!(out, "  {warning}"))?;
+        whole.warnings.iter().try_for_each(|warning| writeln!(out, "  {}", line(warning)))?;
     }
     Ok(())
 }
 
 fn show_entry(out: &mut impl std::io::Write, entry: &Entry) -> std::io::Result<()> {
-    writeln!(out, "\n  {}", entry.loc)?;
+    writeln!(out, "\n  {}", line(&entry.loc))?;
     for (key, value) in [("lastmod", &entry.lastmod), ("changefreq", &entry.changefreq)] {
         if let Some(value) = value {
-            writeln!(out, "    {} {value}", show::dim(key))?;
+            writeln!(out, "    {} {}", show::dim(&line(key)), line(value))?;
         }
     }
     for (key, value) in entry.md.iter() {
-        writeln!(out, "    {} {value}", show::dim(key))?;
+        writeln!(out, "    {} {}", show::dim(&line(key)), line(value))?;
     }
     for link in &entry.links {
         let others: Vec<String> = link
             .0
             .iter()
             .filter(|(key, _)| !matches!(*key, "rel" | "href"))
-            .map(|(key, value)| format!("{key}={value}"))
+            .map(|(key, value)| line(&format!("{key}={value}")).into_owned())
             .collect();
         writeln!(
             out,
             "    {} {} {}",
-            show::dim(link.rel()),
-            link.href().unwrap_or("(no href)"),
+            show::dim(&line(link.rel())),
+            line(link.href().unwrap_or("(no href)")),
             show::dim(&others.join(" "))
         )?;
     }
@@ -280,7 +282,7 @@ async fn source(arguments: &Arguments, client: &Arc<Client>, found: &Discovery) 
         "warnings": found.warnings,
     });
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&value).map_err(Stop::failed)?);
+        show::json(&(serde_json::to_string_pretty(&value).map_err(Stop::failed)? + "\n"));
     } else {
         show_source(&value);
     }
@@ -320,24 +322,24 @@ async fn capability(client: &Arc<Client>, document: &CapabilityDocument) -> Valu
 }
 
 fn show_source(value: &Value) {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    println!("{}", show::bold(&text(&value["source"])));
-    println!("  {} {}", show::dim("found by   "), text(&value["route"]));
+    let text = |value: &Value| line(value.as_str().unwrap_or_default()).into_owned();
+    show::out(format_args!("{}", show::bold(&text(&value["source"]))));
+    show::out(format_args!("  {} {}", show::dim("found by   "), text(&value["route"])));
     if let Some(description) = value["description"].as_str() {
-        println!("  {} {description}", show::dim("description"));
+        show::out(format_args!("  {} {}", show::dim("description"), line(description)));
     }
     for set in value["sets"].as_array().into_iter().flatten() {
-        println!("\n  {} {}", show::dim("set"), show::bold(&text(&set["name"])));
+        show::out(format_args!("\n  {} {}", show::dim("set"), show::bold(&text(&set["name"]))));
         if let Some(list) = set["capability_list"].as_str() {
-            println!("    {} {list}", show::dim("capabilitylist"));
+            show::out(format_args!("    {} {}", show::dim("capabilitylist"), line(list)));
         }
         for document in set["capabilities"].as_array().into_iter().flatten() {
-            println!("    {} {}", show::dim(&text(&document["capability"])), text(&document["url"]));
+            show::out(format_args!("    {} {}", show::dim(&text(&document["capability"])), text(&document["url"])));
             for hub in document["hubs"].as_array().into_iter().flatten() {
-                println!("      hub {}", text(hub));
+                show::out(format_args!("      hub {}", text(hub)));
             }
             if let Some(error) = document["error"].as_str() {
-                println!("      {}", show::paint("31", error));
+                show::out(format_args!("      {}", show::paint("31", &line(error))));
                 continue;
             }
             let Some(entries) = document["entries"].as_u64() else { continue };
@@ -351,26 +353,26 @@ fn show_source(value: &Value) {
                 .collect();
             let dialect = document["dialect"].as_str().filter(|dialect| *dialect != "1.1");
             let dialect = dialect.map(|dialect| format!(" (dialect {dialect})")).unwrap_or_default();
-            println!("      {what}{dialect} {}", show::dim(&times.join(", ")));
+            show::out(format_args!("      {what}{dialect} {}", show::dim(&times.join(", "))));
             for ignored in document["ignored"].as_array().into_iter().flatten() {
-                println!(
+                show::out(format_args!(
                     "      {}",
                     show::paint("33", &format!("ignored: {}: {}", text(&ignored["what"]), text(&ignored["why"])))
-                );
+                ));
             }
             let warnings = document["warnings"].as_array().map_or(0, Vec::len);
             if warnings > 0 {
-                println!(
+                show::out(format_args!(
                     "      {}",
                     show::paint(
                         "33",
                         &format!("{warnings} tolerated: resourcesync inspect {}", text(&document["url"]))
                     )
-                );
+                ));
             }
         }
     }
     for warning in value["warnings"].as_array().into_iter().flatten() {
-        println!("\n  {} {}", show::paint("33", "warning"), text(warning));
+        show::out(format_args!("\n  {} {}", show::paint("33", "warning"), text(warning)));
     }
 }

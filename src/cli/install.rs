@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap_complete::{Shell, generate};
 
-use super::{Done, Stop, commands, options};
+use super::{Done, Stop, commands, options, show};
 use crate::bounds;
 
 #[derive(Debug, clap::Args)]
@@ -81,7 +81,7 @@ fn place(path: &Path, content: &[u8], mode: u32) -> Done {
     file.write_all(content).map_err(failed)?;
     file.as_file().set_permissions(fs::Permissions::from_mode(mode)).map_err(failed)?;
     file.persist(path).map_err(|error| failed(error.error))?;
-    println!("wrote {}", path.display());
+    show::out(format_args!("wrote {}", path.display()));
     Ok(())
 }
 
@@ -100,12 +100,12 @@ fn install(plan: &Plan) -> Done {
             _ => {}
         }
         symlink(&plan.program, &path).map_err(|error| failed(&path, &error))?;
-        println!("linked {} to {}", path.display(), plan.program.display());
+        show::out(format_args!("linked {} to {}", path.display(), plan.program.display()));
     }
     for (path, content) in &plan.files {
         place(&plan.at(path), content, 0o644)?;
     }
-    println!("\nNow a Source can be mounted:  mount -t resourcesync https://source.example/ /mnt/mirror");
+    show::out("\nNow a Source can be mounted:  mount -t resourcesync https://source.example/ /mnt/mirror");
     Ok(())
 }
 
@@ -114,7 +114,7 @@ fn remove(plan: &Plan) -> Done {
     for path in own.chain(plan.files.iter().map(|(path, _)| path.clone())) {
         let path = plan.at(&path);
         match fs::remove_file(&path) {
-            Ok(()) => println!("removed {}", path.display()),
+            Ok(()) => show::out(format_args!("removed {}", path.display())),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(failed(&path, &error)),
         }

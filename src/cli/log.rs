@@ -9,6 +9,7 @@ use super::messages::{ChangeEntry, PlaceEntry, Request, Response, SyncEntry, Ver
 use super::{Done, Stop, control, exit, options, show};
 use crate::catalog::{How, VersionLog, Whence};
 use crate::document::Datetime;
+use crate::printable::line;
 use crate::sync::Engine;
 
 pub(super) fn run(path: &Path, since: Option<&str>, json: bool) -> Done {
@@ -18,7 +19,7 @@ pub(super) fn run(path: &Path, since: Option<&str>, json: bool) -> Done {
     let asked = control::ask(&mounted.directory, &Request::Log { path: below, since }, |response| match response {
         Response::Sync(sync) => told.entry(sync, &sync_text(sync)),
         Response::Version(version) => told.entry(version, &version_text(version)),
-        Response::Note { text } => eprintln!("{}: {text}", show::error_word("resourcesync")),
+        Response::Note { text } => show::err(format_args!("{}: {text}", show::error_word("resourcesync"))),
         _ => {}
     });
     // A list that was begun is ended in any case.
@@ -38,18 +39,18 @@ impl Told {
     fn entry(&mut self, entry: &impl serde::Serialize, text: &str) {
         if self.json {
             let text = serde_json::to_string(entry).unwrap_or_default();
-            print!("{}{text}", if self.entries == 0 { "[" } else { ",\n " });
+            show::json(&format!("{}{text}", if self.entries == 0 { "[" } else { ",\n " }));
         } else {
-            print!("{text}");
+            show::print(text);
         }
         self.entries += 1;
     }
 
     fn end(&self) {
         match (self.json, self.entries) {
-            (true, 0) => println!("[]"),
-            (true, _) => println!("]"),
-            (false, 0) => println!("nothing is known to have changed"),
+            (true, 0) => show::out("[]"),
+            (true, _) => show::out("]"),
+            (false, 0) => show::out("nothing is known to have changed"),
             (false, _) => {}
         }
     }
@@ -82,7 +83,7 @@ pub(super) fn change_text(change: &ChangeEntry) -> String {
         _ => ("D", "31"),
     };
     let (letter, moment) = (show::paint(colour, letter), show::moment(&change.datetime));
-    format!("{letter}  {}  {}\n", change.path, show::dim(&moment))
+    format!("{letter}  {}  {}\n", line(&change.path), show::dim(&moment))
 }
 
 fn version_text(version: &VersionEntry) -> String {
@@ -100,7 +101,7 @@ fn version_text(version: &VersionEntry) -> String {
         .places
         .iter()
         .map(|place| match &place.url {
-            Some(url) if place.kind != "source" => format!("{} {url}", place.kind),
+            Some(url) if place.kind != "source" => format!("{} {}", place.kind, line(url)),
             _ => place.kind.clone(),
         })
         .collect();
@@ -111,7 +112,9 @@ fn version_text(version: &VersionEntry) -> String {
     let sources = [("described by", &version.describedby), ("via", &version.via)];
     let sources: String = sources
         .into_iter()
-        .flat_map(|(what, uris)| uris.iter().map(move |uri| format!("    {}\n", show::dim(&format!("{what} {uri}")))))
+        .flat_map(|(what, uris)| {
+            uris.iter().map(move |uri| format!("    {}\n", show::dim(&line(&format!("{what} {uri}")))))
+        })
         .collect();
     format!("{}  {}\n    {whence}\n{sources}", show::bold(&show::moment(&version.begin)), facts.join(", "))
 }

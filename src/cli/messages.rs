@@ -3,10 +3,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::printable::redacted;
 use crate::sync::Engine;
 
 /// How far a sync is.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Progress {
     pub(super) phase: String,
     pub(super) documents: u64,
@@ -57,6 +58,21 @@ pub(super) enum Report {
     },
     /// It ends without a mount.
     Failed { code: u8, error: String },
+}
+
+impl Report {
+    /// The same without secrets.
+    pub(super) fn redacted(&self) -> Self {
+        match self {
+            Self::Progress(progress) => Self::Progress(progress.clone()),
+            Self::Ready { complete, resources, notes } => Self::Ready {
+                complete: *complete,
+                resources: *resources,
+                notes: notes.iter().map(|note| redacted(note).into_owned()).collect(),
+            },
+            Self::Failed { code, error } => Self::Failed { code: *code, error: redacted(error).into_owned() },
+        }
+    }
 }
 
 /// A sync, as `log` shows it.

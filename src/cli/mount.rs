@@ -1,9 +1,11 @@
 //! The mount command: checks, starts the daemon, shows its progress, and passes on how it went.
 
 use std::io::{BufRead as _, BufReader, IsTerminal as _};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::daemon::{self, Task};
@@ -45,7 +47,15 @@ pub(super) fn run(asked: &Mount) -> Done {
     if asked.fake {
         return Ok(());
     }
-    let task = Task { source: asked.source.clone(), directory, options, texts: asked.options.clone() };
+    let mount_point =
+        mounts::handle(&directory).map_err(|error| failed(format_args!("{}: {error}", directory.display())))?;
+    let task = Task {
+        source: asked.source.clone(),
+        directory,
+        mount_point: Arc::new(mount_point),
+        options,
+        texts: asked.options.clone(),
+    };
     if asked.foreground {
         return daemon::run_here(&task, |report| {
             if let Report::Ready { resources, notes, .. } = report {
@@ -65,19 +75,29 @@ pub(super) fn taken(mounted: &mounts::Mounted) -> String {
 
 /// Runs as the daemon that [`run`] started.
 pub(super) fn run_daemon(asked: &Mount) -> Done {
+    // The directory is stdin.
+    let mount_point = std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
+    let null = std::fs::File::open("/dev/null").map_err(failed)?;
+    rustix::stdio::dup2_stdin(&null).map_err(failed)?;
     // Whoever started us prints the error.
-    daemon::run_detached(&task(asked)?).map_err(|stop| Stop::new(stop.code, ""))
+    daemon::run_detached(&task(asked, mount_point)?).map_err(|stop| Stop::new(stop.code, ""))
 }
 
 /// Runs as the guard that the daemon started.
 pub(super) fn run_guard(asked: &Mount) -> Done {
-    guard::run(&task(asked)?)
+    let (line, mount_point) = guard::line().map_err(failed)?;
+    guard::run(&task(asked, mount_point)?, line)
 }
 
-fn task(asked: &Mount) -> Result<Task, Stop> {
+fn task(asked: &Mount, mount_point: OwnedFd) -> Result<Task, Stop> {
     let options = Options::parse(&asked.options, asked.sloppy).map_err(wrong)?;
-    let texts = asked.options.clone();
-    Ok(Task { source: asked.source.clone(), directory: asked.directory.clone(), options, texts })
+    Ok(Task {
+        source: asked.source.clone(),
+        directory: asked.directory.clone(),
+        mount_point: Arc::new(mount_point),
+        options,
+        texts: asked.options.clone(),
+    })
 }
 
 /// What is at a directory.
@@ -147,11 +167,11 @@ fn is_dead(error: &std::io::Error) -> bool {
         .contains(&error.raw_os_error().unwrap_or(0))
 }
 
-/// Takes a dead mount away.
+/// Takes a dead mount of ours away.
 fn detach(directory: &Path) -> Done {
-    let result = rustix::mount::unmount(directory, rustix::mount::UnmountFlags::DETACH);
-    match result {
-        Err(rustix::io::Errno::PERM) => {
+    let device = mounts::device(directory).map_err(failed)?.unwrap_or_default();
+    match mounts::detach(directory, &device) {
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
             let done = Command::new("fusermount3").arg("-uz").arg("--").arg(directory).status().map_err(failed)?;
             if done.success() {
                 Ok(())
@@ -190,7 +210,7 @@ fn remount(asked: &Mount, directory: &Path) -> Done {
     let request = Request::Remount { options: asked.options.clone(), sloppy: true };
     let text = control::ask(directory, &request, |_| ()).map_err(|stop| failed(stop.message))?;
     if asked.verbose || std::io::stderr().is_terminal() {
-        eprintln!("{}: {text}", directory.display());
+        show::err(format_args!("{}: {text}", directory.display()));
     }
     Ok(())
 }
@@ -208,7 +228,8 @@ fn start(asked: &Mount, task: &Task) -> Done {
         command.arg("--sloppy");
     }
     command.arg("--").arg(&task.source).arg(&task.directory);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mount_point = task.mount_point.try_clone().map_err(failed)?;
+    command.stdin(mount_point).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().map_err(|error| Stop::new(exit::USAGE, error.to_string()))?;
     let Some(reports) = child.stdout.take() else { return Err(failed("the daemon cannot be heard")) };
     let bar = show::bar("{bar:30} {pos}/{len} documents, {msg}");
@@ -236,10 +257,14 @@ fn start(asked: &Mount, task: &Task) -> Done {
 fn announce(asked: &Mount, task: &Task, complete: bool, resources: u64, notes: &[String]) {
     let directory = task.directory.display();
     for note in notes {
-        eprintln!("{directory}: {note}");
+        show::err(format_args!("{directory}: {note}"));
     }
     if asked.verbose || std::io::stderr().is_terminal() {
         let state = if complete { "" } else { " so far" };
-        eprintln!("{} at {directory}: {}{state}", asked.source, show::plural(resources, "resource", "resources"));
+        show::err(format_args!(
+            "{} at {directory}: {}{state}",
+            asked.source,
+            show::plural(resources, "resource", "resources")
+        ));
     }
 }

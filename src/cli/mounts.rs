@@ -1,7 +1,11 @@
 //! The mounts of this machine, as the kernel lists them.
 
 use std::io;
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
+use rustix::mount::UnmountFlags;
 
 /// A mount of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +71,45 @@ pub(super) fn device(directory: &Path) -> io::Result<Option<String>> {
         (Path::new(&unescape(words.nth(1)?)) == directory).then(|| device.to_owned())
     });
     Ok(topmost)
+}
+
+/// Where the file system of this device is mounted: at `own`, if it is there, else where it is topmost.
+pub(super) fn place_of(device_number: &str, own: &Path) -> io::Result<Option<PathBuf>> {
+    if device(own)?.as_deref() == Some(device_number) {
+        return Ok(Some(own.to_owned()));
+    }
+    let all = std::fs::read_to_string("/proc/self/mountinfo")?;
+    let topmost = all.lines().rev().map(|line| line.split(' ')).find_map(|mut words| {
+        let is_it = words.nth(2)? == device_number;
+        let directory = PathBuf::from(unescape(words.nth(1)?));
+        is_it.then_some(directory)
+    });
+    Ok(topmost)
+}
+
+/// The device of the file system that a file is in, as the kernel numbers it in `mountinfo`. Asks the kernel alone: the
+/// process that serves the file system may be gone.
+pub(super) fn device_of(file: impl AsFd) -> io::Result<String> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let found = rustix::fs::statx(file, "", flags, StatxFlags::empty())?;
+    Ok(format!("{}:{}", found.stx_dev_major, found.stx_dev_minor))
+}
+
+/// Opens a directory, to be mounted on, without entering it.
+pub(super) fn handle(directory: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(CWD, directory, flags, Mode::empty())?)
+}
+
+/// Unmounts, for root, what is at a directory, if it is the file system of this device: the owner of a directory above it
+/// could lead to another one. Those who still use it keep it until they are done.
+pub(super) fn detach(directory: &Path, device: &str) -> io::Result<()> {
+    let handle = handle(directory)?;
+    if device_of(&handle)? != device {
+        return Err(io::Error::other("something else is mounted there now"));
+    }
+    rustix::mount::unmount(format!("/proc/self/fd/{}", handle.as_raw_fd()), UnmountFlags::DETACH)?;
+    Ok(())
 }
 
 /// Our topmost mount at exactly this directory.

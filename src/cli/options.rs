@@ -1,10 +1,10 @@
 //! The options of a mount, defined once: `--help`, the man page, the README and the parser say the same.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use super::confine::User;
+use super::users::{self, User};
 use crate::bounds::{self, Bounds, Unfit};
 use crate::catalog::{Filter, Wish};
 use crate::document::Datetime;
@@ -128,6 +128,11 @@ pub const DEFINITIONS: &[Definition] = &[
         "off",
         "let a Source on a public address lead to private ones, by its documents, redirects and names: to this machine, its network, and what clouds tell machines about themselves; a Source that is itself on a private address always may",
     ),
+    define(
+        "allow_http",
+        "off",
+        "let a Source on https lead to http, by its documents and redirects: what is fetched that way, everybody on the way can read, and can change where no hash is listed",
+    ),
     define("ca=FILE", "the system's", "certificates to trust beside the system's, in PEM"),
     define("offline", "off", "leave the Source alone; serve what is in the cache"),
     define(
@@ -141,7 +146,6 @@ pub const DEFINITIONS: &[Definition] = &[
     define("gid=ID", "who mounts", "the group of all files"),
     define("umask=OCTAL", "022", "permissions to take away from 0444 and 0555"),
     define("allow_other", "on for root", "let others than who mounts use it"),
-    define("default_permissions", "on for root", "let the kernel check permissions"),
     define(
         "io=auto|kernel|passthrough",
         "auto",
@@ -149,7 +153,7 @@ pub const DEFINITIONS: &[Definition] = &[
          files of the cache (for very large ones; for root); auto chooses by the sizes of the resources",
     ),
     define(
-        "user=NAME",
+        "run_as=NAME",
         "root stays root",
         "who the daemon becomes before it talks to anybody (for root): a system user that owns nothing but the cache, which is given to it",
     ),
@@ -214,6 +218,9 @@ const ACCEPTED: &[&str] = &[
     "subtype",
     "symfollow",
     "nosymfollow",
+    // Always on: the kernel checks permissions, and no file can be executed.
+    "default_permissions",
+    "noexec",
     "exec",
 ];
 
@@ -257,6 +264,7 @@ pub struct Options {
     pub base: Option<String>,
     pub credentials: Option<PathBuf>,
     pub allow_private: bool,
+    pub allow_http: bool,
     pub ca: Option<PathBuf>,
     pub offline: bool,
     pub wait: Duration,
@@ -267,9 +275,7 @@ pub struct Options {
     pub gid: Option<u32>,
     pub umask: u16,
     pub allow_other: bool,
-    pub default_permissions: bool,
-    pub noexec: bool,
-    pub user: Option<User>,
+    pub run_as: Option<User>,
     pub remount: bool,
     /// What `limit_NAME=` sets.
     pub bounds: Bounds,
@@ -299,6 +305,7 @@ impl Default for Options {
             base: None,
             credentials: None,
             allow_private: false,
+            allow_http: false,
             ca: None,
             offline: false,
             wait: Duration::from_secs(60),
@@ -309,9 +316,7 @@ impl Default for Options {
             gid: None,
             umask: 0o022,
             allow_other: false,
-            default_permissions: false,
-            noexec: false,
-            user: None,
+            run_as: None,
             remount: false,
             bounds: Bounds::default(),
             given: Vec::new(),
@@ -441,6 +446,7 @@ impl Options {
             }
             "credentials" => self.credentials = Some(absolute(needs()?)?),
             "allow_private" => self.allow_private = true,
+            "allow_http" => self.allow_http = true,
             "ca" => self.ca = Some(absolute(needs()?)?),
             "offline" => self.offline = true,
             "wait" => self.wait = Duration::from_secs(number(name, needs()?, 0, 86_400)?),
@@ -455,16 +461,20 @@ impl Options {
                     .ok_or_else(|| format!("-o umask={}: not an octal number up to 777", value.unwrap_or_default()))?;
             }
             "allow_other" => self.allow_other = true,
-            "default_permissions" => self.default_permissions = true,
-            "noexec" => self.noexec = true,
             "remount" => self.remount = true,
-            // mount(8) has a `user` of its own, which has no value.
-            "user" if value.is_some() => {
+            "run_as" => {
                 let user = User::find(needs()?)?;
                 if !rustix::process::geteuid().is_root() {
-                    return Err(format!("-o user={}: only root can become another user; leave it out", user.name));
+                    return Err(format!("-o run_as={}: only root can become another user; leave it out", user.name));
                 }
-                self.user = Some(user);
+                self.run_as = Some(user);
+            }
+            // mount(8) has a `user` of its own, without a value.
+            "user" if value.is_some() => {
+                return Err(format!(
+                    "-o user={0}: mount(8) uses this name for something else; to run the daemon as {0}, give run_as={0}",
+                    value.unwrap_or_default()
+                ));
             }
             _ if name.starts_with("limit_") => self.limit(name, needs, sloppy)?,
             _ if ACCEPTED.contains(&name) => {}
@@ -500,17 +510,19 @@ impl Options {
     #[must_use]
     pub fn reach(&self, source: &str) -> Reach {
         match url::Url::parse(source) {
-            Ok(source) if !self.allow_private => Reach::of(&source),
-            _ => Reach::anywhere(),
+            Ok(source) => Reach::of(&source, self.allow_private, self.allow_http),
+            Err(_) => Reach::anywhere(),
         }
     }
 
-    /// The directory of the mirror of a Source, unless `cache=` gives one.
-    #[must_use]
-    pub fn cache_for(&self, source: &str) -> PathBuf {
+    /// The directory of the mirror of a Source, unless `cache=` gives one: never one that others share, such as `/tmp`.
+    ///
+    /// # Errors
+    /// If the user has no home directory.
+    pub fn cache_for(&self, source: &str) -> Result<PathBuf, String> {
         use sha2::{Digest as _, Sha256};
         if let Some(cache) = &self.cache {
-            return cache.clone();
+            return Ok(cache.clone());
         }
         let (set, base) = (self.set.as_deref().unwrap_or_default(), self.base.as_deref().unwrap_or_default());
         let prefer = self.prefer.as_ref().map(|prefer| format!("\n{prefer}")).unwrap_or_default();
@@ -524,13 +536,16 @@ impl Options {
         let base = if rustix::process::geteuid().is_root() {
             PathBuf::from("/var/cache")
         } else {
-            std::env::var_os("XDG_CACHE_HOME")
-                .map(PathBuf::from)
-                .filter(|path| path.is_absolute())
-                .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache")))
-                .unwrap_or_else(std::env::temp_dir)
+            let named =
+                |variable: &str| std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+            // mount(8) passes neither variable to the helper of a user's mount.
+            let home = || named("HOME").or_else(|| users::home(rustix::process::getuid().as_raw()));
+            named("XDG_CACHE_HOME").or_else(|| home().map(|home| home.join(".cache"))).ok_or_else(|| {
+                let user = users::describe(rustix::process::getuid().as_raw());
+                format!("user {user} has no home directory to keep the cache in; give one: -o cache=DIR")
+            })?
         };
-        base.join("resourcesync").join(name)
+        Ok(base.join("resourcesync").join(name))
     }
 }
 
@@ -581,16 +596,8 @@ fn id(name: &str, value: &str) -> Result<u32, String> {
     if let Ok(number) = value.parse() {
         return Ok(number);
     }
-    let file = if name == "gid" { "/etc/group" } else { "/etc/passwd" };
-    std::fs::read_to_string(file)
-        .ok()
-        .and_then(|text| {
-            text.lines()
-                .map(|line| line.split(':').collect::<Vec<_>>())
-                .find(|fields| fields.first() == Some(&value))
-                .and_then(|fields| fields.get(2)?.parse().ok())
-        })
-        .ok_or_else(|| format!("-o {name}={value}: neither a number nor a name in {file}"))
+    let what = if name == "gid" { "group" } else { "user" };
+    users::id(value, name == "gid").ok_or_else(|| format!("-o {name}={value}: neither a number nor a name of a {what}"))
 }
 
 /// All options as help shows them.
@@ -612,6 +619,8 @@ pub fn help() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn parse(text: &str) -> Result<Options, String> {
@@ -628,7 +637,7 @@ mod tests {
         assert_eq!(options.cache.as_deref(), Some(Path::new("/c")));
         assert_eq!((options.cache_size, options.rate), (Some(2 << 30), Some(500 << 10)));
         assert_eq!((options.poll, options.umask, options.uid), (None, 0o077, Some(0)));
-        assert!(options.content_all && options.noexec && options.verify == Verify::Stream);
+        assert!(options.content_all && options.verify == Verify::Stream);
     }
 
     #[test]
@@ -639,9 +648,10 @@ mod tests {
             ("timeout", "needs a value: timeout=SECONDS"),
             ("verify=maybe", "expected verify=strict|stream|warn|off"),
             ("umask=999", "not an octal number"),
-            ("uid=nobody-at-all", "neither a number nor a name"),
+            ("uid=nobody-at-all", "neither a number nor a name of a user"),
             ("cache_size=10Q", "such as 500M or 2G"),
-            ("user=nobody-at-all", "there is no such user"),
+            ("run_as=nobody-at-all", "there is no such user"),
+            ("user=nobody", "give run_as=nobody"),
             ("callback=http://x/", "needs listen=:"),
             ("callback=ftp://x/,listen=127.0.0.1:1", "not a URL that a hub could use"),
             ("listen=8088", "expected an address and a port"),
@@ -668,7 +678,7 @@ mod tests {
             let (name, value) = match definition.usage.split_once('=') {
                 None => (definition.usage, None),
                 Some((name, "URI")) => (name, Some("https://x.example/")),
-                Some((name @ "user", _)) => (name, Some("root")),
+                Some((name @ "run_as", _)) => (name, Some("root")),
                 Some(("limit_NAME", _)) => ("limit_document", Some("1G")),
                 Some((name, "DIR" | "FILE" | "NAME" | "GLOB" | "TYPE")) => (name, Some("/x")),
                 Some((name, "ADDR")) => (name, Some("127.0.0.1:8088")),
@@ -696,9 +706,9 @@ mod tests {
     #[test]
     fn a_cache_is_one_source_s() {
         let options = Options::default();
-        let one = options.cache_for("https://a.example/");
-        assert_ne!(one, options.cache_for("https://b.example/"));
-        assert_ne!(one, parse("set=x").unwrap().cache_for("https://a.example/"));
+        let one = options.cache_for("https://a.example/").unwrap();
+        assert_ne!(one, options.cache_for("https://b.example/").unwrap());
+        assert_ne!(one, parse("set=x").unwrap().cache_for("https://a.example/").unwrap());
         assert!(one.file_name().unwrap().to_str().unwrap().starts_with("a.example-"));
     }
 }

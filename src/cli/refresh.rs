@@ -15,6 +15,6 @@ pub(super) fn run(directory: &Path, accept_deletions: bool) -> Done {
     });
     bar.finish_and_clear();
     let text = said?;
-    println!("{}: {text}", mounted.directory.display());
+    show::out(format_args!("{}: {text}", mounted.directory.display()));
     Ok(())
 }

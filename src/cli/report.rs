@@ -14,6 +14,7 @@ use crate::catalog::{Channel, Feed, MemberTotals, Reach, SetRow, SetState, Total
 use crate::document::Datetime;
 use crate::fs::{Io, Requests};
 use crate::notify::{self, Notifier, Refused};
+use crate::printable;
 use crate::sync::Engine;
 
 /// The state of one mount.
@@ -26,6 +27,9 @@ pub(super) struct Report {
     pub(super) version: String,
     /// `complete`, `partial`, `held`, `gap`, `empty`, `syncing` (for the first time), `away` or `offline`.
     pub(super) state: String,
+    /// Why the last sync failed, if it did.
+    #[serde(default)]
+    pub(super) reason: Option<String>,
     /// What is being done just now.
     pub(super) activity: String,
     pub(super) sets: Vec<SetReport>,
@@ -274,7 +278,7 @@ impl ChannelReport {
             url: offered.channel.url,
             state: standing.state().to_owned(),
             since: standing.since.map(|time| time.to_string()),
-            reason: standing.reason().map(str::to_owned),
+            reason: standing.reason().map(|reason| printable::line(reason).into_owned()),
             hub: standing.hub,
             lease_until: standing.expires.map(|time| time.to_string()),
             last_notification: heard.last.map(|time| time.to_string()),
@@ -385,6 +389,7 @@ impl Reporter {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             state: self.state(&shown),
+            reason: engine.status().failure(),
             activity: if progress.phase.is_empty() { "idle" } else { progress.phase }.to_owned(),
             resources: sets.iter().map(SetRow::shown).sum(),
             sets: shown,
@@ -438,6 +443,8 @@ impl Reporter {
             _ if self.offline => "offline",
             SetState::Empty if status.syncing() => "syncing",
             _ if status.away() => "away",
+            // What the Source published since the sync before may be missing.
+            SetState::Complete if status.failure().is_some() => SetState::Partial.name(),
             worst => worst.name(),
         };
         state.to_owned()

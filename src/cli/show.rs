@@ -6,14 +6,106 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::messages::Progress;
 use crate::document::Datetime;
+use crate::printable;
+
+/// Styles: their code in SGR sequences (ECMA-48, 8.3.117), and the noncharacter that marks them in text on its way to the
+/// [printer](render). Text from outside that contains such a mark changes its own colour and nothing else.
+const STYLES: [(&str, char); 7] = [
+    ("0", '\u{fdd0}'),
+    ("1", '\u{fdd1}'),
+    ("2", '\u{fdd2}'),
+    ("31", '\u{fdd3}'),
+    ("32", '\u{fdd4}'),
+    ("33", '\u{fdd5}'),
+    ("36", '\u{fdd6}'),
+];
 
 fn coloured(terminal: bool) -> bool {
     terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Text in a colour or weight, where stdout is a terminal.
+/// Text as it is printed: without control characters and secrets, and with styles where `coloured`.
+fn render(text: &str, coloured: bool) -> String {
+    let safe = printable::lines(text);
+    let mut out = String::with_capacity(safe.len());
+    for c in safe.chars() {
+        match STYLES.iter().find(|(_, mark)| *mark == c) {
+            None => out.push(c),
+            Some((code, _)) if coloured => out.push_str(&format!("\x1b[{code}m")),
+            Some(_) => {}
+        }
+    }
+    out
+}
+
+/// Prints text on stdout as it is, without a line feed after it.
+#[allow(clippy::print_stdout, reason = "this is the printer")]
+pub(super) fn print(text: impl std::fmt::Display) {
+    print!("{}", render(&text.to_string(), coloured(std::io::stdout().is_terminal())));
+}
+
+/// Clears the terminal.
+#[allow(clippy::print_stdout, reason = "this is the printer")]
+pub(super) fn clear() {
+    print!("\x1b[2J\x1b[H");
+}
+
+/// Prints a line on stdout.
+pub(super) fn out(text: impl std::fmt::Display) {
+    print(format_args!("{text}\n"));
+}
+
+/// Prints a line on stderr.
+#[allow(clippy::print_stderr, reason = "this is the printer")]
+pub(super) fn err(text: impl std::fmt::Display) {
+    eprintln!("{}", render(&text.to_string(), coloured(std::io::stderr().is_terminal())));
+}
+
+/// Prints JSON on stdout, without a line feed after it.
+#[allow(clippy::print_stdout, reason = "this is the printer")]
+pub(super) fn json(text: &str) {
+    print!("{}", printable::json(text));
+}
+
+/// Stdout for output that is too long to be kept. Each write is of whole characters.
+#[derive(Debug)]
+pub(super) struct Output<W> {
+    out: W,
+    is_json: bool,
+    coloured: bool,
+}
+
+impl Output<std::io::BufWriter<std::io::StdoutLock<'static>>> {
+    /// The printer of a command's JSON, or of its text.
+    pub(super) fn stdout(is_json: bool) -> Self {
+        let stdout = std::io::stdout();
+        let coloured = coloured(stdout.is_terminal());
+        Self { out: std::io::BufWriter::new(stdout.lock()), is_json, coloured }
+    }
+}
+
+impl<W: std::io::Write> std::io::Write for Output<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        match self.is_json {
+            true => self.out.write_all(printable::json(&text).as_bytes())?,
+            false => self.out.write_all(render(&text, self.coloured).as_bytes())?,
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// Text in a colour or weight, where it is printed on a terminal; `code` is one of those of [`STYLES`].
 pub(super) fn paint(code: &str, text: &str) -> String {
-    if coloured(std::io::stdout().is_terminal()) { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    let [reset, ..] = STYLES;
+    match STYLES.iter().find(|(known, _)| *known == code) {
+        Some((_, mark)) => format!("{mark}{text}{}", reset.1),
+        None => text.to_owned(),
+    }
 }
 
 pub(super) fn bold(text: &str) -> String {
@@ -35,9 +127,9 @@ pub(super) fn state(state: &str) -> String {
     paint(code, state)
 }
 
-/// The program's name before an error, on stderr.
+/// The program's name before an error.
 pub(super) fn error_word(name: &str) -> String {
-    if coloured(std::io::stderr().is_terminal()) { format!("\x1b[31m{name}\x1b[0m") } else { name.to_owned() }
+    paint("31", name)
 }
 
 /// A bar on stderr, where that is a terminal.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::report::{ChannelReport, Report};
 use super::{Done, Stop, control, mounts, show};
 use crate::document::Datetime;
+use crate::printable::line as line_of;
 
 /// How long a mount may take to answer: a dead one must not keep the others from being shown.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -15,9 +16,13 @@ pub(super) fn run(directory: Option<&Path>, json: bool, watch: bool) -> Done {
     loop {
         let text = once(directory, json)?;
         if watch && !json {
-            print!("\x1b[2J\x1b[H");
+            show::clear();
         }
-        print!("{text}");
+        if json {
+            show::json(&text)
+        } else {
+            show::print(&text)
+        }
         if !watch {
             return Ok(());
         }
@@ -75,7 +80,7 @@ fn read(directory: &Path) -> Result<Report, String> {
 
 fn person(text: &mut String, report: &Report) {
     let line = |text: &mut String, name: &str, value: &str| {
-        text.push_str(&format!("  {} {value}\n", show::dim(&format!("{name:<10}"))));
+        text.push_str(&format!("  {} {}\n", show::dim(&format!("{name:<10}")), line_of(value)));
     };
     text.push_str(&format!(
         "{}  {}\n",
@@ -196,7 +201,7 @@ fn person(text: &mut String, report: &Report) {
     }
     if let Some(last) = report.errors.last() {
         line(text, "errors", &format!("{}, the last at {}:", show::count(report.error_count), last.time));
-        text.push_str(&format!("             {}\n", last.error));
+        text.push_str(&format!("             {}\n", line_of(&last.error)));
     }
     if let Some(last) = report.warnings.last() {
         let more = report.warnings.len() - 1;

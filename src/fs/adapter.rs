@@ -1,8 +1,8 @@
 //! fuser's callbacks.
 
 use std::ffi::OsStr;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use fuser::{
     AccessFlags, BsdFileFlags, Errno, FileAttr, FileHandle, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
@@ -52,7 +52,8 @@ pub struct Filesystem {
     generation: Generation,
     snapshots: Arc<Snapshots>,
     versions: Arc<Versions>,
-    relations: Relations,
+    relations: Arc<Relations>,
+    waiting: Arc<Mutex<Waiting>>,
     io: Arc<Io>,
     opened: Opened,
     requests: Arc<Requests>,
@@ -108,7 +109,8 @@ impl Filesystem {
         Self {
             readers,
             contents,
-            relations,
+            relations: Arc::new(relations),
+            waiting: Arc::default(),
             owner,
             view,
             generation,
@@ -150,10 +152,25 @@ impl Filesystem {
     }
 
     fn lookup_control(&self, name: &str, reply: ReplyEntry) {
-        let Some(content) = self.contents.control(name) else { return reply.error(Errno::ENOENT) };
-        let (ino, content) = self.snapshots.add(content);
-        let attributes = self.owner.file(ino, crate::document::Datetime::now().nanos(), content.len() as u64);
-        reply.entry_with_ttls(&FOR_EVER, &NOT_AT_ALL, &attributes, self.generation);
+        let Some(at) = control::FILES.iter().position(|file| *file == name) else { return reply.error(Errno::ENOENT) };
+        let is_served = {
+            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            waiting.replies[at].push(reply);
+            std::mem::replace(&mut waiting.is_served, true)
+        };
+        if !is_served {
+            let serving = Serving { waiting: Arc::clone(&self.waiting), is_done: false };
+            let (contents, snapshots) = (Arc::clone(&self.contents), Arc::clone(&self.snapshots));
+            let (owner, generation) = (self.owner, self.generation);
+            // Outside of the lock: if there is no room for it, it is dropped at once.
+            self.contents.aside(Box::new(move || serve_waiting(serving, &*contents, &snapshots, owner, generation)));
+        }
+    }
+
+    /// Answers what is about links, collections and URIs beside the session's threads.
+    fn relate(&self, answer: impl FnOnce(&Relations) + Send + 'static) {
+        let relations = Arc::clone(&self.relations);
+        self.contents.aside(Box::new(move || answer(&relations)));
     }
 
     fn negative(&self, reply: ReplyEntry) {
@@ -181,9 +198,11 @@ impl Filesystem {
         match Place::of(ino.0) {
             Some(Place::Versions(name)) => self.versions.list_versions(name, offset, stream),
             Some(Place::Moment(number, name)) => self.versions.list_at(number, name, offset, stream),
-            Some(Place::Links(name)) => self.relations.list(name, offset, stream),
-            Some(Place::Collection(number)) => self.relations.list_members(number, offset, stream),
-            Some(Place::Uris) => self.relations.list_uris(offset, stream),
+            Some(Place::Links(name)) => self.relate(move |relations| relations.list(name, offset, stream)),
+            Some(Place::Collection(number)) => {
+                self.relate(move |relations| relations.list_members(number, offset, stream));
+            }
+            Some(Place::Uris) => self.relate(move |relations| relations.list_uris(offset, stream)),
             Some(Place::Made) => {
                 self.list_control(offset, &mut stream);
                 stream.end(Ok(()));
@@ -245,8 +264,8 @@ impl Filesystem {
         match name {
             "." => reply.entry(&FOR_EVER, &self.control_directory(), self.generation),
             ".." => reply.entry(&FOR_EVER, &self.owner.directory(ROOT_INO, 0), self.generation),
-            related::LINKS => self.relations.reply_directory(ROOT, reply),
-            related::COLLECTIONS => self.relations.reply_collection(related::ALL, reply),
+            related::LINKS => self.relate(|relations| relations.reply_directory(ROOT, reply)),
+            related::COLLECTIONS => self.relate(|relations| relations.reply_collection(related::ALL, reply)),
             related::BY_URI => self.relations.reply_uris(reply),
             _ => self.lookup_control(name, reply),
         }
@@ -275,8 +294,7 @@ impl Filesystem {
         if ino == control::DIRECTORY_INO {
             return reply.attr(&FOR_EVER, &self.control_directory());
         }
-        let Some(content) = self.snapshots.get(ino) else { return reply.error(Errno::ENOENT) };
-        let length = content.len() as u64;
+        let Some(length) = self.snapshots.size(ino) else { return reply.error(Errno::ENOENT) };
         let attributes = match self.snapshots.made(ino) {
             Some(Made::Link(mtime)) => self.owner.link(ino, mtime, length),
             Some(Made::File(mtime)) => self.owner.file(ino, mtime, length),
@@ -348,9 +366,18 @@ impl fuser::Filesystem for Filesystem {
             Some(Place::Made) => self.lookup_made(name, reply),
             Some(Place::Versions(directory)) => self.versions.lookup_in_versions(directory, name, reply),
             Some(Place::Moment(number, directory)) => self.versions.lookup_at(number, directory, name, reply),
-            Some(Place::Links(directory)) => self.relations.lookup(directory, name, reply),
-            Some(Place::Collection(number)) => self.relations.lookup_member(number, name, reply),
-            Some(Place::Uris) => self.relations.lookup_uri(name, reply),
+            Some(Place::Links(directory)) => {
+                let name = name.to_owned();
+                self.relate(move |relations| relations.lookup(directory, &name, reply));
+            }
+            Some(Place::Collection(number)) => {
+                let name = name.to_owned();
+                self.relate(move |relations| relations.lookup_member(number, &name, reply));
+            }
+            Some(Place::Uris) => {
+                let name = name.to_owned();
+                self.relate(move |relations| relations.lookup_uri(&name, reply));
+            }
             Some(Place::Tree(Inode::Directory(ROOT))) if name == control::DIRECTORY => {
                 reply.entry(&FOR_EVER, &self.control_directory(), self.generation);
             }
@@ -380,9 +407,11 @@ impl fuser::Filesystem for Filesystem {
             Some(Place::Moment(number, name)) => {
                 self.versions.directory_at(number, name).map(|attributes| (FOR_EVER, attributes))
             }
-            Some(Place::Links(name)) => self.relations.directory(name).map(|attributes| (NOT_AT_ALL, attributes)),
+            Some(Place::Links(name)) => {
+                return self.relate(move |relations| reply_attributes(relations.directory(name), reply));
+            }
             Some(Place::Collection(number)) => {
-                self.relations.collection(number).map(|attributes| (NOT_AT_ALL, attributes))
+                return self.relate(move |relations| reply_attributes(relations.collection(number), reply));
             }
             Some(Place::Uris) => Ok((FOR_EVER, self.relations.uris())),
         };
@@ -395,13 +424,13 @@ impl fuser::Filesystem for Filesystem {
     fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
         // All links are made when they are looked up.
         self.requests.count(Kind::Readlink);
-        match self.snapshots.get(ino.0).filter(|_| matches!(self.snapshots.made(ino.0), Some(Made::Link(_)))) {
-            Some(target) => reply.data(&target),
-            None => reply.error(Errno::EINVAL),
+        match self.snapshots.get(ino.0) {
+            Ok(target) if matches!(self.snapshots.made(ino.0), Some(Made::Link(_))) => reply.data(&target),
+            _ => reply.error(Errno::EINVAL),
         }
     }
 
-    fn open(&self, _request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         self.count(Kind::Open, ino);
         if flags.acc_mode() != OpenAccMode::O_RDONLY {
             return reply.error(WRITING);
@@ -413,10 +442,10 @@ impl fuser::Filesystem for Filesystem {
         };
         match resource {
             Some((version, Some(Choice { way: Way::Passthrough, .. }))) => {
-                self.opened.open(ino, self.contents.ready(version), &self.io, reply);
+                self.opened.open(request.unique(), ino, self.contents.ready(version), &self.io, reply);
             }
             // There is nothing to choose by yet: kept count of, since it may still be open when there is.
-            Some((_, None)) => self.opened.open(ino, None, &self.io, reply),
+            Some((_, None)) => self.opened.open(request.unique(), ino, None, &self.io, reply),
             Some((_, Some(Choice { way: Way::Kernel, .. }))) if self.no_open => reply.error(Errno::ENOSYS),
             _ => reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH),
         }
@@ -462,12 +491,12 @@ impl fuser::Filesystem for Filesystem {
         self.count(Kind::Read, ino);
         if Snapshots::is_ours(ino.0) {
             return match self.snapshots.get(ino.0) {
-                Some(content) => {
+                Ok(content) => {
                     let begin = usize::try_from(offset).unwrap_or(usize::MAX).min(content.len());
                     let end = begin.saturating_add(size as usize).min(content.len());
                     reply.data(&content[begin..end]);
                 }
-                None => reply.error(Errno::ENOENT),
+                Err(errno) => reply.error(errno),
             };
         }
         let Some(Inode::Version(version)) = Inode::from_ino(ino.0) else { return reply.error(Errno::EISDIR) };
@@ -630,6 +659,79 @@ impl fuser::Filesystem for Filesystem {
 
     fn removexattr(&self, _r: &Request, _i: INodeNo, _n: &OsStr, reply: ReplyEmpty) {
         reply.error(WRITING);
+    }
+}
+
+/// Lookups of files of `.resourcesync`, which one thread answers.
+#[derive(Default)]
+struct Waiting {
+    /// By file.
+    replies: [Vec<ReplyEntry>; control::FILES.len()],
+    /// Whether that thread runs.
+    is_served: bool,
+}
+
+/// The files of `.resourcesync` are made during a fifth of the time at most, however often they are looked up.
+const PAUSES: u32 = 4;
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// The one that answers them. If it ends before it is done, or never begins, what waits is answered with EIO, and the next
+/// lookup starts another one.
+struct Serving {
+    waiting: Arc<Mutex<Waiting>>,
+    is_done: bool,
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        if !self.is_done {
+            let left = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+            left.replies.into_iter().flatten().for_each(|reply| reply.error(Errno::EIO));
+        }
+    }
+}
+
+/// Makes the files that lookups wait for, until none do: each once for all that began to wait before it was made.
+fn serve_waiting(
+    mut serving: Serving,
+    contents: &dyn Contents,
+    snapshots: &Snapshots,
+    owner: Owner,
+    generation: Generation,
+) {
+    loop {
+        let replies = {
+            let mut waiting = serving.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            waiting.is_served = waiting.replies.iter().any(|replies| !replies.is_empty());
+            if !waiting.is_served {
+                serving.is_done = true;
+                return;
+            }
+            std::mem::take(&mut waiting.replies)
+        };
+        let began = Instant::now();
+        for (name, replies) in control::FILES.iter().zip(replies).filter(|(_, replies)| !replies.is_empty()) {
+            let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| contents.control(name)));
+            let Some(content) = made.ok().flatten() else {
+                replies.into_iter().for_each(|reply| reply.error(Errno::ENOENT));
+                continue;
+            };
+            let (ino, size) = snapshots.add_current(content, replies.len() as u64, contents.most_snapshots());
+            let attributes = owner.file(ino, crate::document::Datetime::now().nanos(), size);
+            for reply in replies {
+                reply.entry_with_ttls(&FOR_EVER, &NOT_AT_ALL, &attributes, generation);
+            }
+        }
+        std::thread::sleep((began.elapsed() * PAUSES).min(LONGEST_PAUSE));
+    }
+}
+
+/// Answers with attributes that hold for this request only.
+fn reply_attributes(attributes: Result<FileAttr, Errno>, reply: ReplyAttr) {
+    match attributes {
+        Ok(attributes) => reply.attr(&NOT_AT_ALL, &attributes),
+        Err(errno) => reply.error(errno),
     }
 }
 

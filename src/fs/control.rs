@@ -3,9 +3,11 @@
 //! A file that changes by nature gets a new inode at each LOOKUP, with what it is at that moment, so
 //! that the rule "an inode never changes" has no exception.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use fuser::Errno;
 
 /// The name of the directory at the root.
 pub(super) const DIRECTORY: &str = ".resourcesync";
@@ -24,6 +26,10 @@ pub(super) struct Snapshots {
 #[derive(Debug, Default)]
 struct Known {
     files: HashMap<u64, Snapshot>,
+    /// The numbers of the files that change by nature whose content is kept, oldest first.
+    kept: BTreeSet<u64>,
+    /// Bytes of these.
+    bytes: u64,
     /// The numbers of those that stay what they are as long as somebody knows them.
     keys: HashMap<String, u64>,
 }
@@ -31,7 +37,10 @@ struct Known {
 #[derive(Debug)]
 struct Snapshot {
     lookups: u64,
-    content: Arc<Vec<u8>>,
+    /// None if there was no room for it any longer.
+    content: Option<Arc<Vec<u8>>>,
+    /// In bytes.
+    size: u64,
     made: Made,
     key: Option<String>,
 }
@@ -47,15 +56,40 @@ pub(super) enum Made {
     Link(i64),
 }
 
+impl Known {
+    fn drop_content(&mut self, ino: u64) {
+        if self.kept.remove(&ino)
+            && let Some(snapshot) = self.files.get_mut(&ino)
+        {
+            snapshot.content = None;
+            self.bytes -= snapshot.size;
+        }
+    }
+}
+
 impl Snapshots {
     /// Whether an inode number is one of these files or their directory.
     pub(super) fn is_ours(ino: u64) -> bool {
         ino >= DIRECTORY_INO
     }
 
-    /// Keeps a file's content under a new inode number, until the kernel forgets it.
-    pub(super) fn add(&self, content: Vec<u8>) -> (u64, Arc<Vec<u8>>) {
-        self.keep(content, Made::Now, None)
+    /// Keeps a file that changes by nature, as it is now, for as many as look it up at once. All such files take no more than
+    /// `most` bytes: beyond that, the oldest can be read no longer. Returns its number and size.
+    pub(super) fn add_current(&self, content: Vec<u8>, lookups: u64, most: u64) -> (u64, u64) {
+        let (ino, content) = self.keep(content, Made::Now, None);
+        let size = content.len() as u64;
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(snapshot) = known.files.get_mut(&ino) {
+            snapshot.lookups = lookups;
+        }
+        known.kept.insert(ino);
+        known.bytes += size;
+        while known.bytes > most
+            && let Some(oldest) = known.kept.first().copied().filter(|oldest| *oldest != ino)
+        {
+            known.drop_content(oldest);
+        }
+        (ino, size)
     }
 
     /// Keeps the target of a symbolic link of this time in the same way.
@@ -72,7 +106,7 @@ impl Snapshots {
             && let Some(snapshot) = known.files.get_mut(&ino)
         {
             snapshot.lookups += 1;
-            return (ino, Arc::clone(&snapshot.content));
+            return (ino, snapshot.content.clone().unwrap_or_default());
         }
         drop(known);
         self.keep(content, made, Some(key))
@@ -83,18 +117,23 @@ impl Snapshots {
         let content = Arc::new(content);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.keys.extend(key.clone().map(|key| (key, ino)));
-        known.files.insert(ino, Snapshot { lookups: 1, content: Arc::clone(&content), made, key });
+        let size = content.len() as u64;
+        known.files.insert(ino, Snapshot { lookups: 1, content: Some(Arc::clone(&content)), size, made, key });
         (ino, content)
     }
 
     /// The content of a file, or the target of a link.
-    pub(super) fn get(&self, ino: u64) -> Option<Arc<Vec<u8>>> {
-        self.known
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .files
-            .get(&ino)
-            .map(|known| Arc::clone(&known.content))
+    ///
+    /// # Errors
+    /// ENOENT if the kernel knows no such file; ESTALE if it was opened so long ago that it is not kept any more.
+    pub(super) fn get(&self, ino: u64) -> Result<Arc<Vec<u8>>, Errno> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.files.get(&ino).ok_or(Errno::ENOENT)?.content.clone().ok_or(Errno::ESTALE)
+    }
+
+    /// The size of a file, or of the target of a link.
+    pub(super) fn size(&self, ino: u64) -> Option<u64> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).files.get(&ino).map(|known| known.size)
     }
 
     /// What a number is of.
@@ -106,12 +145,40 @@ impl Snapshots {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(snapshot) = known.files.get_mut(&ino) {
             snapshot.lookups = snapshot.lookups.saturating_sub(lookups);
-            if snapshot.lookups == 0
+            let is_known = snapshot.lookups > 0;
+            if !is_known {
+                known.drop_content(ino);
+            }
+            if !is_known
                 && let Some(key) = known.files.remove(&ino).and_then(|gone| gone.key)
                 && known.keys.get(&key) == Some(&ino)
             {
                 known.keys.remove(&key);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_make_room_and_all_is_forgotten_with_the_kernel() {
+        let snapshots = Snapshots::default();
+        let add = |size| snapshots.add_current(vec![b'x'; size], 2, 250).0;
+        let (first, second, third) = (add(100), add(100), add(100));
+        assert_eq!(snapshots.get(first).unwrap_err().code(), Errno::ESTALE.code());
+        assert_eq!(snapshots.size(first), Some(100));
+        assert_eq!((snapshots.get(second).unwrap().len(), snapshots.get(third).unwrap().len()), (100, 100));
+        let large = add(1000);
+        assert_eq!(snapshots.get(large).unwrap().len(), 1000, "the newest can always be read");
+        for ino in [first, second, third, large] {
+            snapshots.forget(ino, 1);
+            assert!(snapshots.size(ino).is_some());
+            snapshots.forget(ino, 1);
+            assert!(snapshots.size(ino).is_none());
+        }
+        assert_eq!(snapshots.known.lock().unwrap().bytes, 0);
     }
 }

@@ -16,13 +16,20 @@
 //! All who have an inode open at once must have it the same way, and through the same file (the kernel refuses the
 //! rest). So the way is kept from the first open of an inode to the last close: a file that was not here when
 //! it was opened is read through the page cache until nobody has it open.
+//!
+//! The kernel lets only a process with CAP_SYS_ADMIN register a file for passthrough. The daemon has no capability, so
+//! another process registers its files ([`Backing`]) and returns their numbers, with which the daemon answers OPEN. fuser
+//! has no call for such an answer; it is written here, as the kernel's interface defines it. Registrations are kept until
+//! the mount ends, one for each file of the cache and no more than a bound, because fuser has no call that ends one, either.
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use fuser::{BackingId, FileHandle, FopenFlags, INodeNo, ReplyOpen};
+use fuser::{Errno, FileHandle, FopenFlags, INodeNo, ReplyOpen, RequestId};
 
 use crate::catalog::Pool;
 use crate::store::Body;
@@ -88,10 +95,24 @@ impl Choice {
     }
 }
 
+/// Who registers files for passthrough (`FUSE_DEV_IOC_BACKING_OPEN`).
+pub trait Backing: Send + Sync + std::fmt::Debug {
+    /// Registers a file of the cache, and returns its number.
+    ///
+    /// # Errors
+    /// As the kernel reports it.
+    fn register(&self, file: &File) -> std::io::Result<u32>;
+}
+
 /// The way of a mount.
 #[derive(Debug)]
 pub struct Io {
     asked: Asked,
+    backing: Option<Arc<dyn Backing>>,
+    /// The most files that are registered.
+    most: usize,
+    /// A duplicate of the session's device.
+    device: OnceLock<OwnedFd>,
     /// Why the kernel cannot do it.
     unable: OnceLock<String>,
     chosen: OnceLock<Choice>,
@@ -102,12 +123,19 @@ pub struct Io {
 }
 
 impl Io {
-    /// As `io=` asks.
+    /// As `io=` asks. Without `backing`, there is no passthrough.
     #[must_use]
-    pub fn new(asked: Asked) -> Self {
+    pub fn new(asked: Asked, backing: Option<Arc<dyn Backing>>, most: usize) -> Self {
+        let unable = OnceLock::new();
+        if backing.is_none() {
+            let _ = unable.set("passthrough is for root".to_owned());
+        }
         Self {
             asked,
-            unable: OnceLock::new(),
+            backing,
+            most,
+            device: OnceLock::new(),
+            unable,
             chosen: OnceLock::new(),
             trouble: OnceLock::new(),
             looked: Mutex::new(None),
@@ -116,8 +144,14 @@ impl Io {
 
     /// Whether the kernel is to be told of passthrough. Where it is, this mount counts as stacked on another file system: one overlay may
     /// still be mounted over it, and no second one over that.
-    pub(super) fn may_pass_through(&self, readers: &Pool) -> bool {
+    #[must_use]
+    pub fn may_pass_through(&self, readers: &Pool) -> bool {
         self.choice(readers).is_none_or(|choice| choice.way == Way::Passthrough)
+    }
+
+    /// Answers are written to this duplicate of the session's device.
+    pub fn set_device(&self, device: OwnedFd) {
+        let _ = self.device.set(device);
     }
 
     /// There can be no passthrough.
@@ -172,53 +206,110 @@ impl Io {
 pub(super) const KEPT: FileHandle = FileHandle(1);
 
 /// How an inode is open.
+#[derive(Clone, Copy)]
 enum Open {
     Cached,
-    Through(Arc<BackingId>),
+    /// Through the file that is registered under this number.
+    Through(u32),
 }
 
-/// The inodes that are open, where opens are answered. The lock is held over no more than telling the kernel of a
-/// file that is open already.
+/// The inodes that are open, where opens are answered; and the files that are registered, by device and inode. Neither lock
+/// is held while a file is registered or a request answered.
 #[derive(Default)]
-pub(super) struct Opened(Mutex<HashMap<u64, (Open, u64)>>);
+pub(super) struct Opened {
+    inodes: Mutex<HashMap<u64, (Open, u64)>>,
+    files: Mutex<HashMap<(u64, u64), u32>>,
+}
 
 impl Opened {
     /// Answers the open of an inode with that content, if it is here.
-    pub(super) fn open(&self, ino: INodeNo, content: Option<Body>, io: &Io, reply: ReplyOpen) {
-        let mut opened = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (open, count) = opened.entry(ino.0).or_insert_with(|| {
-            let open = match content.as_ref().and_then(own_file).map(|file| reply.open_backing(file)) {
-                Some(Ok(backing)) => Open::Through(Arc::new(backing)),
-                Some(Err(error)) => {
-                    io.refused(&error);
-                    Open::Cached
-                }
-                None => Open::Cached,
-            };
-            (open, 0)
-        });
-        *count += 1;
-        match open {
-            Open::Cached => {
-                drop(opened);
-                reply.opened(KEPT, FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH);
+    pub(super) fn open(&self, request: RequestId, ino: INodeNo, content: Option<Body>, io: &Io, reply: ReplyOpen) {
+        let open = match self.join(ino, None) {
+            Some(open) => open,
+            None => {
+                let file = content.as_ref().and_then(own_file);
+                let number = file.and_then(|file| self.number_of(file, io));
+                self.join(ino, Some(number.map_or(Open::Cached, Open::Through))).unwrap_or(Open::Cached)
             }
-            Open::Through(backing) => {
-                let backing = Arc::clone(backing);
-                drop(opened);
-                reply.opened_passthrough(KEPT, FopenFlags::FOPEN_NOFLUSH, &backing);
+        };
+        match (open, io.device.get()) {
+            (Open::Through(number), Some(device)) => {
+                if !answer_through(device, request, number, reply) {
+                    self.close(ino);
+                }
+            }
+            _ => reply.opened(KEPT, FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH),
+        }
+    }
+
+    /// How an inode is open, which is once more now; if it is not open yet, as `first` says.
+    fn join(&self, ino: INodeNo, first: Option<Open>) -> Option<Open> {
+        let mut inodes = self.inodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let (open, count) = match first {
+            Some(first) => inodes.entry(ino.0).or_insert((first, 0)),
+            None => inodes.get_mut(&ino.0)?,
+        };
+        *count += 1;
+        Some(*open)
+    }
+
+    /// The number under which a file is registered; none if it cannot be.
+    fn number_of(&self, file: &File, io: &Io) -> Option<u32> {
+        let metadata = file.metadata().ok()?;
+        let key = (metadata.dev(), metadata.ino());
+        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = files.get(&key) {
+            return Some(*known);
+        }
+        if files.len() >= io.most {
+            return None;
+        }
+        drop(files);
+        match io.backing.as_ref()?.register(file) {
+            Ok(number) => {
+                self.files.lock().unwrap_or_else(PoisonError::into_inner).insert(key, number);
+                Some(number)
+            }
+            Err(error) => {
+                io.refused(&error);
+                None
             }
         }
     }
 
     /// One of those who had it open is done with it.
     pub(super) fn close(&self, ino: INodeNo) {
-        let mut opened = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, count)) = opened.get_mut(&ino.0) {
+        let mut inodes = self.inodes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, count)) = inodes.get_mut(&ino.0) {
             *count -= 1;
             if *count == 0 {
-                opened.remove(&ino.0);
+                inodes.remove(&ino.0);
             }
+        }
+    }
+}
+
+/// Answers OPEN: reads go to the file that is registered under this number (`fuse_out_header` and `fuse_open_out` of
+/// linux/fuse.h).
+/// Returns false if that failed.
+fn answer_through(device: &OwnedFd, request: RequestId, number: u32, reply: ReplyOpen) -> bool {
+    let flags = (FopenFlags::FOPEN_NOFLUSH | FopenFlags::FOPEN_PASSTHROUGH).bits();
+    let mut answer = [0_u8; 32];
+    answer[..4].copy_from_slice(&32_u32.to_ne_bytes());
+    answer[8..16].copy_from_slice(&request.0.to_ne_bytes());
+    answer[16..24].copy_from_slice(&KEPT.0.to_ne_bytes());
+    answer[24..28].copy_from_slice(&flags.to_ne_bytes());
+    answer[28..].copy_from_slice(&number.to_ne_bytes());
+    match rustix::io::write(device, &answer) {
+        // The request is answered: dropped, it would be answered once more, with an error.
+        Ok(_) => {
+            std::mem::forget(reply);
+            true
+        }
+        Err(error) => {
+            tracing::error!(%error, "cannot answer an open");
+            reply.error(Errno::EIO);
+            false
         }
     }
 }
@@ -235,6 +326,23 @@ fn own_file(content: &Body) -> Option<&File> {
 mod tests {
     use super::*;
 
+    #[derive(Debug)]
+    struct Nothing;
+
+    impl Backing for Nothing {
+        fn register(&self, _: &File) -> std::io::Result<u32> {
+            Ok(7)
+        }
+    }
+
+    #[test]
+    fn a_file_is_registered_once_and_no_more_files_than_the_bound_allows() {
+        let io = Io::new(Asked::Passthrough, Some(Arc::new(Nothing)), 1);
+        let (opened, one, other) = (Opened::default(), tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+        assert_eq!([opened.number_of(&one, &io), opened.number_of(&other, &io)], [Some(7), None]);
+        assert_eq!(opened.number_of(&one, &io), Some(7));
+    }
+
     #[test]
     fn sizes_choose() {
         for (median, way) in
@@ -250,10 +358,10 @@ mod tests {
         let mapper = Arc::new(crate::path::Mapper::new("http://example.com/", false).unwrap());
         let readers = crate::catalog::Writer::open(folder.path(), mapper).unwrap().readers();
         let way = |io: &Io| io.choice(&readers).map(|choice| choice.way);
-        assert_eq!(way(&Io::new(Asked::Kernel)), Some(Way::Kernel));
-        assert_eq!(way(&Io::new(Asked::Passthrough)), Some(Way::Passthrough));
-        assert_eq!(way(&Io::new(Asked::Auto)), None, "no size is known");
-        let unable = Io::new(Asked::Passthrough);
+        assert_eq!(way(&Io::new(Asked::Kernel, Some(Arc::new(Nothing)), 1)), Some(Way::Kernel));
+        assert_eq!(way(&Io::new(Asked::Passthrough, Some(Arc::new(Nothing)), 1)), Some(Way::Passthrough));
+        assert_eq!(way(&Io::new(Asked::Auto, Some(Arc::new(Nothing)), 1)), None, "no size is known");
+        let unable = Io::new(Asked::Passthrough, Some(Arc::new(Nothing)), 1);
         unable.rule_out("the kernel is too old");
         assert_eq!(unable.choice(&readers), Some(Choice::new(Way::Kernel, "the kernel is too old")));
     }

@@ -2,24 +2,23 @@
 //!
 //! Below `links` each resource is a directory, under its own path, with an entry for each of its links: a symbolic link where
 //! the target is in the mirror, else a file with the URI. Below `collections` each collection is a directory of symbolic links
-//! to its members. Below `uris` a resource is found by its URI, or by the one that it says is its canonical one, written as one
-//! name; none is listed. All of it is made when it is looked at, and nothing of it is told to the kernel to last: a commit has nothing
-//! to invalidate but what was gathered of collections.
+//! to its members. Below `uris` a resource is found by its URI, or by its canonical one, written as one name; none is listed.
+//! All of it is made when it is looked up, by indexes of the catalog, and nothing of it lasts in the kernel: a commit has
+//! nothing to invalidate. Every local user can ask for any of it, so requests are answered beside the session's threads.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use fuser::{Errno, FileAttr, Generation, ReplyEntry};
-use sha2::{Digest as _, Sha256};
 
 use super::adapter::{FOR_EVER, NOT_AT_ALL, ask};
 use super::attributes::Owner;
 use super::control::{self, Made, Snapshots};
 use super::inodes::{URIS, collection_ino, links_ino};
 use super::stream::Stream;
-use crate::catalog::{Collection, Pool, ROOT, Related, Shown};
+use crate::catalog::{CatalogError, Pool, ROOT, Reader, Related, Shown};
 use crate::document::Datetime;
 use crate::path::shortened;
 
@@ -32,30 +31,21 @@ pub(super) const BY_URI: &str = "uris";
 /// The number of that of collections, as a collection.
 pub(super) const ALL: u64 = 0;
 
-/// Collections, as they were when somebody looked.
-#[derive(Debug, Default)]
-struct Gathered {
-    /// Each with its number and what its directory is called.
-    all: Vec<(u64, String, Collection)>,
-    /// By the URIs that resources say are their canonical ones, the paths of these resources.
-    canonical: HashMap<String, String>,
-    /// By our clock, in nanoseconds.
-    when: i64,
-}
-
-/// What has to be forgotten when the tree changes.
+/// When the tree changed last.
 #[derive(Debug, Default)]
 pub struct Collections {
-    gathered: Mutex<Option<Arc<Gathered>>>,
-    /// When the tree became another, by our clock, in nanoseconds.
+    /// By our clock, in nanoseconds.
     changed: AtomicI64,
 }
 
 impl Collections {
     /// The tree is another.
     pub(super) fn forget(&self) {
-        *self.gathered.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.changed.store(Datetime::now().nanos(), Ordering::Release);
+    }
+
+    fn changed(&self) -> i64 {
+        self.changed.load(Ordering::Acquire)
     }
 }
 
@@ -66,13 +56,6 @@ pub(super) struct Relations {
     generation: Generation,
     snapshots: Arc<Snapshots>,
     pub(super) collections: Arc<Collections>,
-}
-
-/// A number for the URI of a collection that the next process gives it, too.
-fn number(uri: &str) -> u64 {
-    let digest = Sha256::digest(uri);
-    // 48 bits, of which none is that of all collections.
-    digest[..6].iter().fold(0, |number, byte| number << 8 | u64::from(*byte)).max(ALL + 1)
 }
 
 /// The name of a relation as a file may be called; of one that is repeated, with its number.
@@ -117,6 +100,8 @@ fn written(name: &str) -> String {
 
 /// Names from this length on may have been cut.
 const LONG: usize = 200;
+/// The longest that the members of a collection are compared with such a name.
+const LONGEST_SCAN: Duration = Duration::from_millis(200);
 
 /// The target of a symbolic link that lies so many directories below the root of the mount.
 fn target(depth: usize, path: &str) -> String {
@@ -132,7 +117,7 @@ impl Relations {
     pub(super) fn directory(&self, name: i64) -> Result<FileAttr, Errno> {
         let found = ask(&self.readers, |reader| reader.shown_by_number(name))?.ok_or(Errno::ENOENT)?;
         // Whether a target is in the mirror, any change may tell anew.
-        let changed = found.changed.max(self.collections.changed.load(Ordering::Acquire));
+        let changed = found.changed.max(self.collections.changed());
         Ok(self.owner.directory(links_ino(name), changed))
     }
 
@@ -226,7 +211,7 @@ impl Relations {
                 let first = usize::try_from(after).unwrap_or(usize::MAX);
                 for (index, (name, link)) in links.iter().enumerate().skip(first) {
                     let is_here = reader.path_of_uri(&link.uri, shown.name)?.is_some();
-                    if !stream.add(index as u64 + 3, name, &self.made(is_here, index), &NOT_AT_ALL) {
+                    if !stream.add(index as u64 + 3, name, &self.made(is_here, index as u64), &NOT_AT_ALL) {
                         break;
                     }
                 }
@@ -237,9 +222,9 @@ impl Relations {
     }
 
     /// What is listed of something that is made when it is looked up. With attributes it would count as looked up.
-    fn made(&self, is_link: bool, index: usize) -> FileAttr {
+    fn made(&self, is_link: bool, index: u64) -> FileAttr {
         // A number is never of two kinds.
-        let ino = |kind: u64| control::DIRECTORY_INO + (1 << kind) + index as u64;
+        let ino = |kind: u64| control::DIRECTORY_INO + (1 << kind) + index;
         if is_link { self.owner.link(ino(60), 0, 0) } else { self.owner.file(ino(59), 0, 0) }
     }
 
@@ -261,32 +246,11 @@ impl Relations {
         Ok(true)
     }
 
-    /// The collections, as they are now.
-    fn gathered(&self) -> Result<Arc<Gathered>, Errno> {
-        let mut known = self.collections.gathered.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = known.as_ref() {
-            return Ok(Arc::clone(known));
-        }
-        let (all, canonical) = ask(&self.readers, |reader| Ok((reader.collections()?, reader.canonical()?)))?;
-        let mut shared: HashMap<String, usize> = HashMap::new();
-        all.iter().for_each(|one| *shared.entry(Collection::labels(&one.uri)[0].clone()).or_default() += 1);
-        let named = |one: Collection| {
-            let [label, long] = Collection::labels(&one.uri);
-            let name = if shared.get(&label) == Some(&1) { label } else { long };
-            (number(&one.uri), name, one)
-        };
-        let mut all: Vec<(u64, String, Collection)> = all.into_iter().map(named).collect();
-        all.sort_by(|one, other| one.1.cmp(&other.1));
-        let gathered = Arc::new(Gathered { all, canonical, when: Datetime::now().nanos() });
-        *known = Some(Arc::clone(&gathered));
-        Ok(gathered)
-    }
-
     /// The attributes of a collection's directory, or of that of all.
     pub(super) fn collection(&self, number: u64) -> Result<FileAttr, Errno> {
-        let gathered = self.gathered()?;
-        match number == ALL || gathered.all.iter().any(|(own, ..)| *own == number) {
-            true => Ok(self.owner.directory(collection_ino(number), gathered.when)),
+        let is_there = number == ALL || ask(&self.readers, |reader| reader.is_collection(signed(number)))?;
+        match is_there {
+            true => Ok(self.owner.directory(collection_ino(number), self.collections.changed())),
             false => Err(Errno::ENOENT),
         }
     }
@@ -303,39 +267,19 @@ impl Relations {
             ("..", _) => return self.reply_collection(ALL, reply),
             _ => {}
         }
-        let gathered = match self.gathered() {
-            Ok(gathered) => gathered,
-            Err(errno) => return reply.error(errno),
-        };
         if number == ALL {
-            return match gathered.all.iter().find(|(_, own, _)| own == name) {
-                Some((number, ..)) => self.reply_collection(*number, reply),
-                None => reply.error(Errno::ENOENT),
+            return match ask(&self.readers, |reader| reader.collection_called(name)) {
+                Ok(Some(number)) => self.reply_collection(number.unsigned_abs(), reply),
+                Ok(None) => reply.error(Errno::ENOENT),
+                Err(errno) => reply.error(errno),
             };
         }
-        let Some((_, _, collection)) = gathered.all.iter().find(|(own, ..)| *own == number) else {
-            return reply.error(Errno::ENOENT);
-        };
-        let found = ask(&self.readers, |reader| {
-            // Most names say where their member is; of one that was cut, only the members know.
-            let is_member = |id: &i64| collection.members.binary_search(id).is_ok();
-            let direct = reader.find(&written(name))?.filter(is_member);
-            if let Some(member) = direct {
-                return Ok(Some(reader.tree_path(member)?).filter(|path| member_name(path) == name));
-            }
-            for member in collection.members.iter().filter(|_| name.len() >= LONG && name.contains('~')) {
-                let path = reader.tree_path(*member)?;
-                if member_name(&path) == name {
-                    return Ok(Some(path));
-                }
-            }
-            Ok(None)
-        });
-        match found {
+        match ask(&self.readers, |reader| member_path(reader, signed(number), name)) {
             Err(errno) => reply.error(errno),
             Ok(None) => reply.error(Errno::ENOENT),
             Ok(Some(path)) => {
-                self.reply_made(&format!("{number}/{name}"), target(3, &path), Made::Link(gathered.when), reply);
+                let made = Made::Link(self.collections.changed());
+                self.reply_made(&format!("{number}/{name}"), target(3, &path), made, reply);
             }
         }
     }
@@ -358,7 +302,9 @@ impl Relations {
         }
         let uri = written(name);
         let found = match ask(&self.readers, |reader| reader.path_of_uri(&uri, ROOT)) {
-            Ok(None) => self.gathered().map(|gathered| gathered.canonical.get(&uri).cloned()),
+            Ok(None) => {
+                ask(&self.readers, |reader| reader.canonical(&uri)?.map(|name| reader.tree_path(name)).transpose())
+            }
             found => found,
         };
         match found {
@@ -381,32 +327,52 @@ impl Relations {
             if !goes_on {
                 return Ok(());
             }
-            let gathered = self.gathered()?;
-            let first = usize::try_from(offset.saturating_sub(2)).unwrap_or(usize::MAX);
-            if number == ALL {
-                for (index, (number, name, _)) in gathered.all.iter().enumerate().skip(first) {
-                    let attributes = self.owner.directory(collection_ino(*number), gathered.when);
-                    if !stream.add(index as u64 + 3, name, &attributes, &NOT_AT_ALL) {
-                        break;
-                    }
-                }
-                return Ok(());
-            }
-            let Some((_, _, collection)) = gathered.all.iter().find(|(own, ..)| *own == number) else {
-                return Err(Errno::ENOENT);
-            };
+            let after = i64::try_from(offset.saturating_sub(2)).unwrap_or(i64::MAX);
             ask(&self.readers, |reader| {
-                for (index, member) in collection.members.iter().enumerate().skip(first) {
-                    let path = reader.tree_path(*member)?;
-                    if !stream.add(index as u64 + 3, &member_name(&path), &self.made(true, index), &NOT_AT_ALL) {
-                        break;
-                    }
+                if number == ALL {
+                    return reader.collections(after, |number, name| {
+                        let own = number.unsigned_abs();
+                        let attributes = self.owner.directory(collection_ino(own), self.collections.changed());
+                        stream.add(own + 2, name, &attributes, &NOT_AT_ALL)
+                    });
                 }
-                Ok(())
+                reader.members(signed(number), after, |version, member| {
+                    let path = reader.tree_path(member)?;
+                    let cookie = version.unsigned_abs() + 2;
+                    Ok(stream.add(cookie, &member_name(&path), &self.made(true, cookie), &NOT_AT_ALL))
+                })
             })
         });
         stream.end(listed);
     }
+}
+
+/// The number of a collection, as the catalog has it.
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// The path of the member of a collection that has this name there.
+fn member_path(reader: &Reader, collection: i64, name: &str) -> Result<Option<String>, CatalogError> {
+    // Most names say where their member is; of one that was cut, only the members know.
+    if let Some(member) = reader.find(&written(name))?
+        && reader.is_member(collection, member)?
+    {
+        return Ok(Some(reader.tree_path(member)?).filter(|path| member_name(path) == name));
+    }
+    if name.len() < LONG || !name.contains('~') {
+        return Ok(None);
+    }
+    let (mut found, began) = (None, Instant::now());
+    reader.members(collection, 0, |_, member| {
+        if began.elapsed() > LONGEST_SCAN {
+            return Err(CatalogError::Slow(LONGEST_SCAN));
+        }
+        let path = reader.tree_path(member)?;
+        found = (member_name(&path) == name).then_some(path);
+        Ok(found.is_none())
+    })?;
+    Ok(found)
 }
 
 /// What a name in `links` is.

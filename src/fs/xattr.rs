@@ -1,10 +1,12 @@
 //! What the Source said of a resource, as extended attributes.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::Asked;
 use crate::catalog::{CatalogError, MementoRow, Reader, VersionRow};
 use crate::document::Datetime;
+use crate::printable;
 
 /// Extended attributes by their names.
 pub(super) type Attributes = BTreeMap<String, Vec<u8>>;
@@ -16,6 +18,14 @@ const TERMS: &str = "http://www.openarchives.org/rs/terms/";
 const VALUE_MAX: usize = 65_536;
 /// The longest name that Linux takes.
 const NAME_MAX: usize = 255;
+/// The most bytes of all names together, with a NUL after each, that listxattr(2) returns.
+const LIST_MAX: usize = 65_536;
+/// What the daemon itself reports of a version. What the Source lists under these names is `listed.NAME`.
+const RESERVED: [&str; 6] = ["asked", "datetime", "error", "omitted", "original", "verified"];
+/// What every program that verifies a file asks for.
+const LISTED_FIRST: [&str; 4] = ["hash", "lastmod", "length", "encoding"];
+/// How many attributes there is no room for.
+const OMITTED: &str = "user.resourcesync.omitted";
 
 /// What is known of the other versions of a version's resource.
 #[derive(Debug, Default)]
@@ -57,7 +67,7 @@ pub(super) fn of_history(reader: &Reader, resource: i64, asked: &Asked) -> Resul
     put("timemap", links.timemaps.join("\n"));
     put("timegate", links.timegates.join("\n"));
     put("asked", asked.when.map(|when| when.to_string()).unwrap_or_default());
-    put("error", asked.trouble.clone().unwrap_or_default());
+    put("error", asked.trouble.as_deref().map(|trouble| printable::line(trouble).into_owned()).unwrap_or_default());
     all.insert(ORIGIN.to_owned(), reader.resource_uri(resource)?);
     Ok(fitting(all))
 }
@@ -83,7 +93,7 @@ pub(super) fn attributes(row: &VersionRow, links: &Links, verified: Option<bool>
     for link in &row.extra.links {
         let (Some(rels), Some(href)) = (link.get("rel"), link.get("href")) else { continue };
         for rel in rels.split_ascii_whitespace() {
-            add(rel.strip_prefix(TERMS).unwrap_or(rel), &mut std::iter::once(href.as_str()));
+            add(&listed(rel.strip_prefix(TERMS).unwrap_or(rel)), &mut std::iter::once(href.as_str()));
         }
     }
     let there = || links.mementos.iter().filter(|memento| !memento.gone);
@@ -95,7 +105,7 @@ pub(super) fn attributes(row: &VersionRow, links: &Links, verified: Option<bool>
     all.retain(|_, value| !value.is_empty());
     all.insert(format!("{OURS}datetime"), row.begin.to_string());
     for (name, value) in &row.extra.md {
-        all.insert(format!("{OURS}{name}"), value.clone());
+        all.insert(format!("{OURS}{}", listed(name)), value.clone());
     }
     let mut own = |name: &str, value: Option<String>| {
         if let Some(value) = value {
@@ -116,10 +126,39 @@ pub(super) fn attributes(row: &VersionRow, links: &Links, verified: Option<bool>
     fitting(all)
 }
 
-/// What Linux takes.
-fn fitting(all: BTreeMap<String, String>) -> Attributes {
+/// The name of what a Source lists: another one where it is one of ours.
+fn listed(name: &str) -> Cow<'_, str> {
+    match RESERVED.contains(&name) || name.starts_with("listed.") {
+        true => Cow::Owned(format!("listed.{name}")),
+        false => Cow::Borrowed(name),
+    }
+}
+
+/// What Linux takes: of names that are too many for one list, what the daemon reports comes first, and the longest names of
+/// the Source are left out.
+fn fitting(mut all: BTreeMap<String, String>) -> Attributes {
+    all.retain(|name, _| name.len() <= NAME_MAX && !name.contains('\0'));
+    let size = |name: &str| name.len() + 1;
+    let mut total: usize = all.keys().map(|name| size(name)).sum();
+    if total > LIST_MAX {
+        let is_own = |name: &&String| {
+            let own = name.strip_prefix(OURS);
+            own.is_none_or(|own| RESERVED.contains(&own) || LISTED_FIRST.contains(&own))
+        };
+        let mut names: Vec<String> = all.keys().filter(|name| !is_own(name)).cloned().collect();
+        names.sort_by_key(|name| std::cmp::Reverse(name.len()));
+        let mut omitted = 0_usize;
+        for name in names {
+            if total + size(OMITTED) <= LIST_MAX {
+                break;
+            }
+            total -= size(&name);
+            all.remove(&name);
+            omitted += 1;
+        }
+        all.insert(OMITTED.to_owned(), omitted.to_string());
+    }
     all.into_iter()
-        .filter(|(name, _)| name.len() <= NAME_MAX && !name.contains('\0'))
         .map(|(name, mut value)| {
             let mut end = value.len().min(VALUE_MAX);
             while !value.is_char_boundary(end) {
@@ -129,4 +168,29 @@ fn fitting(all: BTreeMap<String, String>) -> Attributes {
             (name, value.into_bytes())
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_of_names_fits_and_what_is_ours_is_in_it() {
+        let mut all: BTreeMap<String, String> =
+            (0..400).map(|number| (format!("{OURS}{number:0>200}"), "x".to_owned())).collect();
+        for name in ["user.resourcesync.verified", "user.resourcesync.hash", ORIGIN, "user.mime_type"] {
+            all.insert(name.to_owned(), "x".to_owned());
+        }
+        let fits = fitting(all);
+        let size: usize = fits.keys().map(|name| name.len() + 1).sum();
+        assert!(size <= LIST_MAX && size > LIST_MAX - 300, "{size}");
+        let omitted: usize = String::from_utf8(fits[OMITTED].clone()).unwrap().parse().unwrap();
+        assert_eq!(fits.len() + omitted, 405);
+        assert!(fits.contains_key("user.resourcesync.verified") && fits.contains_key("user.resourcesync.hash"));
+        assert_eq!(
+            (listed("verified"), listed("listed.verified")),
+            ("listed.verified".into(), "listed.listed.verified".into())
+        );
+        assert_eq!(listed("hash"), "hash");
+    }
 }

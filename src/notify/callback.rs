@@ -3,14 +3,15 @@
 //! The draft knows no signature, no lease and no leave-taking: whoever knows the path is believed, so it is one that nobody can
 //! guess, and stays the same from one process to the next.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::listener::{MOST_SAID, Subscriber};
+use super::listener::{MOST_EVENTS, MOST_SHOWN, Subscriber};
 use super::websub::{callback, unguessable};
 use super::{Context, Phase, backoff};
+use crate::printable;
 use crate::sync::{OfferedChannel, Subscription};
 
 /// What stands before the URL of a subscription interface, in the URL of a channel.
@@ -70,12 +71,19 @@ async fn subscribe(context: &Arc<Context>, offered: &OfferedChannel, live: bool)
     let kept = context.engine.keep_subscription(channel.id, Some(subscription.clone())).await;
     kept.map_err(|error| error.to_string())?;
     // Nobody speaks of this one; what is said of others has a receiver.
-    let (tell, _) = mpsc::channel(MOST_SAID);
-    context.registry.put(Subscriber { channel: channel.clone(), subscription, leaving: false, signed: false, tell });
+    let (tell, _) = mpsc::channel(MOST_EVENTS);
+    context.registry.put(Subscriber {
+        channel: channel.clone(),
+        subscription,
+        leaving: false,
+        signed: false,
+        verification: Mutex::default(),
+        tell,
+    });
     let posted = context.client.post_form(interface, &[("callbackURI", &url)]).await;
     let posted = posted.map_err(|error| error.to_string())?;
     if !posted.is_good() {
-        let said = context.registry.shown(&posted.text);
+        let said = printable::short_line(&posted.text, MOST_SHOWN);
         return Err(format!("{interface}: the Source answers {} {said}", posted.status));
     }
     if !live {

@@ -23,16 +23,17 @@ use url::{Url, form_urlencoded};
 use super::websub::LEASE;
 use super::{Context, signature};
 use crate::bounds;
+use crate::printable;
 use crate::source::parse_link_header;
 use crate::sync::{Channel, Subscription};
 
-/// The most bodies that are read at once.
-const MOST_BODIES: usize = 4;
+/// The most bodies that are in memory at once.
+const MOST_BODIES: usize = 2;
 /// How long a hub may take for a header, and for a body.
 const HEADER: Duration = Duration::from_secs(5);
 const BODY: Duration = Duration::from_secs(30);
-/// So much may a hub say before it is listened to.
-pub(super) const MOST_SAID: usize = 16;
+/// The most events of a hub that wait to be handled.
+pub(super) const MOST_EVENTS: usize = 16;
 /// How long a lease is taken for whose length makes no sense, and the longest that is believed, in seconds.
 const SENSELESS: Duration = Duration::from_secs(3600);
 const LONGEST_LEASE: f64 = 366.0 * 86_400.0;
@@ -41,22 +42,39 @@ pub(super) const MOST_SHOWN: usize = 200;
 /// The longest challenge that is repeated, in bytes.
 const MOST_CHALLENGE: usize = 4096;
 
-/// What a hub says, and of which subscription.
+/// What a hub reports about a subscription.
 #[derive(Debug)]
-pub(super) struct Said {
+pub(super) struct HubEvent {
     pub(super) token: String,
-    pub(super) what: What,
+    pub(super) kind: HubEventKind,
 }
 
-/// What a hub says of a subscription.
+/// The kinds of [`HubEvent`].
 #[derive(Debug)]
-pub(super) enum What {
-    /// It is in force for so long.
+pub(super) enum HubEventKind {
+    /// The hub has verified our intent and grants a lease of this length.
     Verified(Duration),
-    /// It is not wanted, or not any more.
+    /// The hub refuses the request that it was just sent.
     Denied(String),
-    /// It has ended as we asked.
+    /// A peer that knows the callback's path reports the end of a subscription that nothing was requested for. Whether
+    /// it is the hub, only a renewal shows.
+    Doubted,
+    /// The subscription has ended as requested.
     Unsubscribed,
+}
+
+/// Whether a verification of intent is expected (WebSub 5.3). A callback has no other authentication: a GET request
+/// that nothing was requested for has no effect.
+#[derive(Debug, Default)]
+pub(super) enum Verification {
+    /// No request to the hub is waiting for one.
+    #[default]
+    NotExpected,
+    /// A request was sent, or is about to be.
+    Expected,
+    /// It was answered. Hubs verify again, because the answer was lost or by themselves: that is answered, too, and has no
+    /// effect.
+    Answered,
 }
 
 /// A subscription that hubs may speak of.
@@ -68,7 +86,26 @@ pub(super) struct Subscriber {
     pub(super) leaving: bool,
     /// Whether deliveries are signed.
     pub(super) signed: bool,
-    pub(super) tell: mpsc::Sender<Said>,
+    /// Held for an assignment.
+    pub(super) verification: Mutex<Verification>,
+    pub(super) tell: mpsc::Sender<HubEvent>,
+}
+
+impl Subscriber {
+    /// Whether this is the verification that is waited for: the first one after a request.
+    fn accepts(&self) -> bool {
+        let mut verification = self.verification.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_expected = matches!(*verification, Verification::Expected);
+        if is_expected {
+            *verification = Verification::Answered;
+        }
+        is_expected
+    }
+
+    /// Whether the hub owes an answer to a request.
+    fn is_pending(&self) -> bool {
+        matches!(*self.verification.lock().unwrap_or_else(PoisonError::into_inner), Verification::Expected)
+    }
 }
 
 /// Subscriptions by the last segment of their callback's path.
@@ -78,11 +115,16 @@ pub(super) struct Registry(Mutex<HashMap<String, Arc<Subscriber>>>);
 impl Registry {
     pub(super) fn put(&self, subscriber: Subscriber) {
         let token = subscriber.subscription.token.clone();
+        [&token, &subscriber.subscription.secret].into_iter().for_each(|secret| printable::register_secret(secret));
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(token, Arc::new(subscriber));
     }
 
     pub(super) fn remove(&self, token: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(token);
+        if let Some(gone) = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(token) {
+            [&gone.subscription.token, &gone.subscription.secret]
+                .into_iter()
+                .for_each(|one| printable::forget_secret(one));
+        }
     }
 
     pub(super) fn all(&self) -> Vec<Arc<Subscriber>> {
@@ -92,26 +134,6 @@ impl Registry {
     pub(super) fn get(&self, token: &str) -> Option<Arc<Subscriber>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(token).cloned()
     }
-
-    /// What somebody says, as one short line that can be shown: without what nobody is to know.
-    pub(super) fn shown(&self, text: &str) -> String {
-        let mut text = in_one_line(text);
-        for subscriber in self.all() {
-            let secrets = [&subscriber.subscription.token, &subscriber.subscription.secret];
-            for secret in secrets.into_iter().filter(|secret| !secret.is_empty()) {
-                text = text.replace(secret.as_str(), "...");
-            }
-        }
-        text.chars().take(MOST_SHOWN).collect()
-    }
-}
-
-/// What somebody else says, without what makes it more than one line, or another one to the eye.
-pub(super) fn in_one_line(text: &str) -> String {
-    let odd = |c: char| {
-        c.is_control() || matches!(c, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    text.chars().map(|c| if odd(c) { ' ' } else { c }).collect()
 }
 
 /// Answers hubs. Runs until it is dropped.
@@ -151,7 +173,7 @@ async fn answer(context: &Context, bodies: &Semaphore, request: Request<Incoming
         return say(StatusCode::NOT_FOUND, "there is no subscription here\n");
     };
     match *request.method() {
-        Method::GET if subscriber.signed => intent(context, &subscriber, request.uri().query().unwrap_or_default()),
+        Method::GET if subscriber.signed => intent(&subscriber, request.uri().query().unwrap_or_default()),
         Method::POST => delivery(context, bodies, &subscriber, request).await,
         _ => say(StatusCode::METHOD_NOT_ALLOWED, "GET verifies intent, POST delivers\n"),
     }
@@ -172,8 +194,8 @@ fn same(one: &str, other: &str) -> bool {
     one == other || Url::parse(one).is_ok_and(|one| Url::parse(other).is_ok_and(|other| one == other))
 }
 
-/// A hub asks whether we meant it (WebSub 5.3), or denies (5.2).
-fn intent(context: &Context, subscriber: &Subscriber, query: &str) -> Response<Body> {
+/// A hub verifies our intent (WebSub 5.3), or denies the subscription (5.2).
+fn intent(subscriber: &Subscriber, query: &str) -> Response<Body> {
     let fields: HashMap<String, String> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
     let field = |name: &str| fields.get(name).map(String::as_str);
     let about_us = field("hub.topic").is_some_and(|topic| same(topic, &subscriber.subscription.topic));
@@ -181,19 +203,30 @@ fn intent(context: &Context, subscriber: &Subscriber, query: &str) -> Response<B
         return say(StatusCode::NOT_FOUND, "this is a subscription to another topic\n");
     }
     let challenge = field("hub.challenge").filter(|text| !text.is_empty() && text.len() <= MOST_CHALLENGE);
-    let what = match (field("hub.mode"), challenge) {
-        (Some("denied"), _) => {
-            What::Denied(context.registry.shown(field("hub.reason").unwrap_or("the hub gives no reason")))
+    let kind = match (field("hub.mode"), challenge) {
+        (Some("denied"), _) if subscriber.is_pending() => {
+            let reason = field("hub.reason").unwrap_or("the hub gives no reason");
+            HubEventKind::Denied(printable::short_line(reason, MOST_SHOWN))
         }
+        (Some("denied"), _) => HubEventKind::Doubted,
         (Some("subscribe" | "unsubscribe"), None) => {
             return say(StatusCode::BAD_REQUEST, "hub.challenge is missing, or too long\n");
         }
-        (Some("subscribe"), Some(_)) if !subscriber.leaving => What::Verified(lease(field("hub.lease_seconds"))),
-        (Some("unsubscribe"), Some(_)) if subscriber.leaving => What::Unsubscribed,
+        (Some(mode @ ("subscribe" | "unsubscribe")), Some(challenge))
+            if (mode == "unsubscribe") == subscriber.leaving =>
+        {
+            match subscriber.accepts() {
+                true if subscriber.leaving => HubEventKind::Unsubscribed,
+                // A lease longer than requested may not come from the hub.
+                true => HubEventKind::Verified(lease(field("hub.lease_seconds")).min(Duration::from_secs(LEASE))),
+                // It is wanted all the same: a hub that hears otherwise ends it.
+                false => return say(StatusCode::OK, challenge.to_owned()),
+            }
+        }
         _ => return say(StatusCode::NOT_FOUND, "that was not asked for\n"),
     };
-    // Nobody listens any more where a subscription just ended; and who says too much at once is not heard out.
-    let _ = subscriber.tell.try_send(Said { token: subscriber.subscription.token.clone(), what });
+    // The receiver is gone where a subscription just ended; events beyond the channel's capacity are dropped.
+    let _ = subscriber.tell.try_send(HubEvent { token: subscriber.subscription.token.clone(), kind });
     say(StatusCode::OK, challenge.map(str::to_owned).unwrap_or_default())
 }
 
@@ -219,31 +252,28 @@ async fn delivery(
         tracing::warn!(topic = subscriber.subscription.topic, "a delivery of another topic; refused");
         return say(StatusCode::FORBIDDEN, "this is a subscription to another topic\n");
     }
+    let most = context.bounds.delivery;
+    // What announces that it is too large, or is not signed, need not be sent.
+    if body.size_hint().lower() > most {
+        return too_large(context, subscriber);
+    }
+    let signature = only_signature(&head.headers);
+    if subscriber.signed && signature.is_none() {
+        return forged(context, subscriber);
+    }
     let Ok(_turn) = tokio::time::timeout(BODY, bodies.acquire()).await else {
         return say(StatusCode::SERVICE_UNAVAILABLE, "there is too much at once; try again\n");
     };
-    let most = context.bounds.delivery;
     let body = match tokio::time::timeout(BODY, whole(body, most)).await {
         Err(_) => return say(StatusCode::REQUEST_TIMEOUT, "the body does not come\n"),
         Ok(Ok(body)) => body,
-        Ok(Err(Unread::TooLarge)) => {
-            context.board.note(channel, |standing| standing.refused.too_large += 1);
-            let beyond = bounds::DELIVERY.passed("the size of a delivery", &context.bounds);
-            tracing::warn!(topic = subscriber.subscription.topic, %beyond, "refused");
-            return say(StatusCode::PAYLOAD_TOO_LARGE, format!("no more than {most} bytes are taken\n"));
-        }
+        Ok(Err(Unread::TooLarge)) => return too_large(context, subscriber),
         Ok(Err(Unread::Broken)) => return say(StatusCode::BAD_REQUEST, "the body broke off\n"),
     };
-    if subscriber.signed && !is_signed(&head.headers, &subscriber.subscription.secret, &body) {
-        context.board.note(channel, |standing| {
-            standing.refused.forged += 1;
-            standing.unsigned += 1;
-        });
-        tracing::warn!(
-            topic = subscriber.subscription.topic,
-            "a delivery without the signature of our secret (X-Hub-Signature); refused"
-        );
-        return say(StatusCode::FORBIDDEN, "X-Hub-Signature does not verify\n");
+    if subscriber.signed
+        && !is_signed(&context.verifying, signature.as_deref(), &subscriber.subscription.secret, &body).await
+    {
+        return forged(context, subscriber);
     }
     match tokio::time::timeout(BODY, context.engine.deliver(&subscriber.channel, body)).await {
         Ok(Ok(_)) => {
@@ -271,11 +301,9 @@ enum Unread {
 }
 
 async fn whole(body: Incoming, most: u64) -> Result<Bytes, Unread> {
-    // What says that it is too large need not be sent.
-    if body.size_hint().lower() > most {
-        return Err(Unread::TooLarge);
-    }
-    let mut bytes = BytesMut::new();
+    // What is announced is not made room for twice.
+    let announced = body.size_hint().exact().unwrap_or(0);
+    let mut bytes = BytesMut::with_capacity(usize::try_from(announced).unwrap_or(0));
     let mut stream = Body::new(body).into_data_stream();
     while let Some(part) = stream.next().await {
         let part = part.map_err(|_| Unread::Broken)?;
@@ -298,8 +326,38 @@ fn names_another_topic(headers: &HeaderMap, subscriber: &Subscriber) -> bool {
     named.peek().is_some() && !named.any(|link| known.iter().any(|known| same(&link.href, known)))
 }
 
-fn is_signed(headers: &HeaderMap, secret: &str, body: &Bytes) -> bool {
-    values(headers, "x-hub-signature").any(|value| signature::verifies(value, secret, body))
+/// A delivery is larger than is taken.
+fn too_large(context: &Context, subscriber: &Subscriber) -> Response<Body> {
+    context.board.note(subscriber.channel.id, |standing| standing.refused.too_large += 1);
+    let beyond = bounds::DELIVERY.passed("the size of a delivery", &context.bounds);
+    tracing::warn!(topic = subscriber.subscription.topic, %beyond, "refused");
+    let most = context.bounds.delivery;
+    say(StatusCode::PAYLOAD_TOO_LARGE, format!("no more than {most} bytes are taken\n"))
+}
+
+/// A delivery is not from a hub that knows our secret.
+fn forged(context: &Context, subscriber: &Subscriber) -> Response<Body> {
+    context.board.note(subscriber.channel.id, |standing| {
+        standing.refused.forged += 1;
+        standing.unsigned += 1;
+    });
+    tracing::warn!(topic = subscriber.subscription.topic, "refused a delivery without one valid X-Hub-Signature");
+    say(StatusCode::FORBIDDEN, "X-Hub-Signature does not verify\n")
+}
+
+/// The signature of a delivery, if it has one and no other (WebSub 7.1).
+fn only_signature(headers: &HeaderMap) -> Option<String> {
+    let mut signatures = headers.get_all("x-hub-signature").iter();
+    let only = signatures.next().filter(|_| signatures.next().is_none())?;
+    only.to_str().ok().map(str::to_owned)
+}
+
+/// Whether a signature is that of a body. To hash a large body takes long: it is done for one at a time, and not on a thread
+/// that others wait for.
+async fn is_signed(turn: &Semaphore, signature: Option<&str>, secret: &str, body: &Bytes) -> bool {
+    let (Some(signature), Ok(_turn)) = (signature.map(str::to_owned), turn.acquire().await) else { return false };
+    let (secret, body) = (secret.to_owned(), body.clone());
+    tokio::task::spawn_blocking(move || signature::verifies(&signature, &secret, &body)).await.unwrap_or(false)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! A subscription at a hub, from asking for it to taking leave (WebSub 4, 5).
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -8,9 +8,10 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use tokio::sync::mpsc;
 use url::Url;
 
-use super::listener::{MOST_SAID, Said, Subscriber, What};
+use super::listener::{HubEvent, HubEventKind, MOST_EVENTS, MOST_SHOWN, Subscriber, Verification};
 use super::{Context, Phase, backoff};
 use crate::document::Datetime;
+use crate::printable;
 use crate::source::{Asked, SourceError, parse_link_header};
 use crate::sync::{Channel, OfferedChannel, Subscription};
 
@@ -25,6 +26,10 @@ const STEP: Duration = Duration::from_secs(60);
 /// The longest wait between tries to subscribe, and the wait after a hub said no.
 const LONGEST: Duration = Duration::from_secs(600);
 const DENIED: Duration = Duration::from_secs(3600);
+/// How long a hub that has denied may still verify.
+const DENIED_FOR_GOOD: Duration = Duration::from_secs(2);
+/// How often a reported end of a subscription makes us ask its hub at most: anybody who knows the path can report it.
+const DOUBTED_AGAIN: Duration = Duration::from_secs(60);
 
 /// Why there is no subscription.
 enum Failure {
@@ -40,12 +45,6 @@ fn worse(before: Option<Failure>, now: Failure) -> Option<Failure> {
     }
 }
 
-/// Why a wait for renewal ends.
-enum Ended {
-    Due,
-    Denied(String),
-}
-
 /// A channel that we are subscribed to, or want to be.
 struct Stay<'c> {
     context: &'c Arc<Context>,
@@ -58,13 +57,15 @@ struct Stay<'c> {
     named: Vec<String>,
     /// Whether that was in this process, and goes on.
     live: bool,
-    tell: mpsc::Sender<Said>,
-    said: mpsc::Receiver<Said>,
+    /// Whether the end of the granted subscription was reported without having been requested, and when last.
+    doubted: Option<tokio::time::Instant>,
+    tell: mpsc::Sender<HubEvent>,
+    events: mpsc::Receiver<HubEvent>,
 }
 
 /// Stays subscribed to a channel, for ever.
 pub(super) async fn stay(context: Arc<Context>, offered: OfferedChannel) {
-    let (tell, said) = mpsc::channel(MOST_SAID);
+    let (tell, events) = mpsc::channel(MOST_EVENTS);
     let mut stay = Stay {
         context: &context,
         offered: &offered,
@@ -72,24 +73,23 @@ pub(super) async fn stay(context: Arc<Context>, offered: OfferedChannel) {
         granted: None,
         named: Vec::new(),
         live: false,
+        doubted: None,
         tell,
-        said,
+        events,
     };
     stay.resume();
     let mut tries = 0;
     loop {
-        let ended = if stay.live { stay.until_renewal(tries).await } else { Ended::Due };
-        let ended_by_hub = matches!(ended, Ended::Denied(_));
-        let failure = match ended {
-            Ended::Denied(why) => Failure::Denied(why),
-            Ended::Due => match stay.subscribe_before_it_lapses().await {
-                Ok(()) => {
-                    tries = 0;
-                    continue;
-                }
-                Err(failure) => failure,
-            },
+        if stay.live {
+            stay.until_renewal(tries).await;
+        }
+        let doubted = stay.is_doubted();
+        let Err(failure) = stay.subscribe_before_it_lapses().await else {
+            tries = 0;
+            continue;
         };
+        // The hub confirms what was reported.
+        let ended_by_hub = doubted && matches!(failure, Failure::Denied(_));
         let (phase, wait) = match failure {
             // What one hub denies takes nothing from another's lease.
             Failure::Other(why) | Failure::Denied(why) if !ended_by_hub && stay.live && !stay.left().is_zero() => {
@@ -132,17 +132,23 @@ impl Stay<'_> {
         // One whose path leads elsewhere by now is none.
         let here = |known: &Subscription| callback(self.context, &known.token).as_ref() == Some(&known.callback);
         if let Some(known) = known.filter(here) {
-            self.register(&known);
+            self.register(&known, Verification::NotExpected);
             self.asked.push(known);
         }
     }
 
-    fn register(&self, subscription: &Subscription) {
+    /// Whether the end of the subscription was reported a moment ago.
+    fn is_doubted(&self) -> bool {
+        self.doubted.is_some_and(|doubted| doubted.elapsed() < DOUBTED_AGAIN)
+    }
+
+    fn register(&self, subscription: &Subscription, verification: Verification) {
         self.context.registry.put(Subscriber {
             channel: self.channel().clone(),
             subscription: subscription.clone(),
             leaving: false,
             signed: true,
+            verification: Mutex::new(verification),
             tell: self.tell.clone(),
         });
     }
@@ -210,7 +216,7 @@ impl Stay<'_> {
     }
 
     /// Waits until it is time to renew, or the hub ends it.
-    async fn until_renewal(&mut self, tries: u32) -> Ended {
+    async fn until_renewal(&mut self, tries: u32) {
         let mut offers = self.context.board.offers();
         offers.mark_unchanged();
         // Half of what is left, more or less: there is time to try again, and mirrors do not renew all at once.
@@ -222,7 +228,7 @@ impl Stay<'_> {
         }
         loop {
             if wait.is_zero() {
-                return Ended::Due;
+                return;
             }
             let began = Datetime::now();
             tokio::select! {
@@ -231,19 +237,25 @@ impl Stay<'_> {
                     let passed = Datetime::now().nanos().saturating_sub(began.nanos()).max(1).unsigned_abs();
                     wait = wait.saturating_sub(Duration::from_nanos(passed));
                 }
-                Some(said) = self.said.recv() => match said.what {
-                    What::Verified(lease) => {
-                        // A hub may renew by itself, or verify twice.
-                        if self.grant(&said.token, lease).await.is_ok() {
+                Some(event) = self.events.recv() => match event.kind {
+                    HubEventKind::Verified(lease) => {
+                        // The hub answers a request that was given up.
+                        if self.grant(&event.token, lease).await.is_ok() {
                             wait = self.left().mul_f64(part).max(SOONEST);
                         }
                     }
-                    What::Denied(why) if self.is_granted(&said.token) => return Ended::Denied(why),
-                    What::Denied(_) | What::Unsubscribed => {}
+                    // What nothing was requested for, or too long ago: only a renewal shows whether it is the hub's.
+                    HubEventKind::Denied(_) | HubEventKind::Doubted
+                        if self.is_granted(&event.token) && !self.is_doubted() =>
+                    {
+                        self.doubted = Some(tokio::time::Instant::now());
+                        return;
+                    }
+                    HubEventKind::Denied(_) | HubEventKind::Doubted | HubEventKind::Unsubscribed => {}
                 },
                 _ = offers.changed() => {
                     if self.moved() {
-                        return Ended::Due;
+                        return;
                     }
                 }
             }
@@ -271,9 +283,9 @@ impl Stay<'_> {
             tokio::select! {
                 () = tokio::time::sleep_until(deadline) => return false,
                 _ = offers.changed() => return false,
-                Some(said) = self.said.recv() => {
-                    if let What::Verified(lease) = said.what
-                        && self.grant(&said.token, lease).await.is_ok()
+                Some(event) = self.events.recv() => {
+                    if let HubEventKind::Verified(lease) = event.kind
+                        && self.grant(&event.token, lease).await.is_ok()
                         && self.live
                     {
                         return true;
@@ -352,9 +364,9 @@ impl Stay<'_> {
                 fresh
             }
         };
-        self.register(&subscription);
+        self.register(&subscription, Verification::Expected);
         // Of an earlier try.
-        while self.said.try_recv().is_ok() {}
+        while self.events.try_recv().is_ok() {}
         let posted = post(self.context, "subscribe", &subscription).await;
         if posted.is_ok() && !self.live {
             let trouble =
@@ -363,19 +375,25 @@ impl Stay<'_> {
         }
         // It may verify before it answers, and answer too late.
         let patience = if posted.is_ok() { VERIFIED } else { Duration::ZERO };
-        let deadline = tokio::time::Instant::now() + patience;
+        let mut deadline = tokio::time::Instant::now() + patience;
+        let mut denied = None;
         loop {
-            match tokio::time::timeout_at(deadline, self.said.recv()).await {
-                Ok(Some(Said { token, what })) if token == subscription.token => match what {
-                    What::Verified(lease) => return self.grant(&token, lease).await,
-                    What::Denied(why) => {
-                        return Err(Failure::Denied(format!("{}: it denies: {why}", subscription.hub)));
+            match tokio::time::timeout_at(deadline, self.events.recv()).await {
+                Ok(Some(HubEvent { token, kind })) if token == subscription.token => match kind {
+                    HubEventKind::Verified(lease) => return self.grant(&token, lease).await,
+                    // Anybody who knows the path can report that: a hub that means it does not verify.
+                    HubEventKind::Denied(why) => {
+                        denied = Some(format!("{}: it denies: {why}", subscription.hub));
+                        deadline = deadline.min(tokio::time::Instant::now() + DENIED_FOR_GOOD);
                     }
-                    What::Unsubscribed => {}
+                    HubEventKind::Doubted | HubEventKind::Unsubscribed => {}
                 },
                 Ok(Some(_)) => {}
                 Ok(None) | Err(_) => break,
             }
+        }
+        if let Some(denied) = denied {
+            return Err(Failure::Denied(denied));
         }
         Err(Failure::Other(posted.err().unwrap_or_else(|| {
             let (hub, seconds, callback) = (&subscription.hub, VERIFIED.as_secs(), self.shown_callback());
@@ -399,7 +417,9 @@ async fn post(context: &Context, mode: &str, subscription: &Subscription) -> Res
     match posted.is_good() {
         true => Ok(()),
         // It may repeat what it was sent.
-        false => Err(format!("{hub}: the hub answers {} {}", posted.status, context.registry.shown(&posted.text))),
+        false => {
+            Err(format!("{hub}: the hub answers {} {}", posted.status, printable::short_line(&posted.text, MOST_SHOWN)))
+        }
     }
 }
 
@@ -454,12 +474,19 @@ pub(super) async fn leave(context: &Context, channel: i64) {
 /// Takes leave of one hub, and answers when it asks whether that is meant.
 async fn leave_one(context: &Context, token: &str) {
     let Some(subscriber) = context.registry.get(token) else { return };
-    let (tell, mut said) = mpsc::channel(MOST_SAID);
+    let (tell, mut events) = mpsc::channel(MOST_EVENTS);
     let subscription = subscriber.subscription.clone();
     let channel = subscriber.channel.clone();
-    context.registry.put(Subscriber { channel, subscription: subscription.clone(), leaving: true, signed: true, tell });
+    context.registry.put(Subscriber {
+        channel,
+        subscription: subscription.clone(),
+        leaving: true,
+        signed: true,
+        verification: Mutex::new(Verification::Expected),
+        tell,
+    });
     match post(context, "unsubscribe", &subscription).await {
-        Ok(()) => drop(tokio::time::timeout(VERIFIED, said.recv()).await),
+        Ok(()) => drop(tokio::time::timeout(VERIFIED, events.recv()).await),
         Err(error) => tracing::info!(error, "a hub could not be told that nobody listens; its lease ends by itself"),
     }
     context.registry.remove(token);

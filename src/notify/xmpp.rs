@@ -21,7 +21,7 @@ use tokio_xmpp::parsers::ns;
 use tokio_xmpp::parsers::pubsub::NodeName;
 use tokio_xmpp::parsers::pubsub::pubsub::{PubSub, Subscribe};
 
-use super::listener::{MOST_SHOWN, in_one_line};
+use super::listener::MOST_SHOWN;
 use super::{Context, Phase, backoff};
 use crate::source::Account;
 use crate::sync::OfferedChannel;
@@ -43,8 +43,7 @@ const LOOK: Duration = Duration::from_secs(60);
 
 /// What somebody else says, as one short line that can be shown.
 fn told(text: &str) -> String {
-    let start: String = text.chars().take(MOST_SHOWN).collect();
-    in_one_line(&start).trim().to_owned()
+    crate::printable::short_line(text.trim(), MOST_SHOWN)
 }
 
 /// Why a session ended.
@@ -259,8 +258,8 @@ mod tests {
 
     #[test]
     fn what_others_say_is_shown_in_one_short_line() {
-        assert_eq!(told(" a\nb\u{9b}31m\u{202e}c "), "a b 31m c");
-        assert_eq!(told(&"x".repeat(10_000)).len(), MOST_SHOWN);
+        assert_eq!(told(" a\nb\u{9b}31m\u{202e}c "), "a\\nb\\u{9b}31m\\u{202e}c");
+        assert_eq!(told(&"x".repeat(10_000)).chars().count(), MOST_SHOWN + 1);
     }
 
     #[test]

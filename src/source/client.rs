@@ -36,8 +36,6 @@ pub struct Options {
     pub reach: Reach,
     /// The most redirects, bytes of a head, and connections in all.
     pub bounds: Bounds,
-    /// Bytes a second below which a body is given up.
-    pub floor: u64,
 }
 
 impl Default for Options {
@@ -50,7 +48,6 @@ impl Default for Options {
             credentials: Credentials::default(),
             reach: Reach::anywhere(),
             bounds: Bounds::default(),
-            floor: 128,
         }
     }
 }
@@ -303,8 +300,7 @@ impl Client {
 
     async fn once(self: &Arc<Self>, url: Url, asked: &Asked<'_>) -> Result<Answer> {
         self.reach().permits(&url).await?;
-        let host = url.host_str().map(|host| format!("{host}:{}", url.port_or_known_default().unwrap_or(0)));
-        let host = host.unwrap_or_default();
+        let host = host_of(&url);
         let timeout = asked.patience.unwrap_or_else(|| self.timeout());
         // Somebody who waits tries all the same: the server may have meant one resource only.
         if asked.patience.is_none()
@@ -344,6 +340,10 @@ impl Client {
             window: (Instant::now(), 0),
             _permit: permit,
         })
+    }
+
+    pub(super) fn pace(&self) -> &Pace {
+        &self.pace
     }
 
     pub(super) fn http(&self) -> &reqwest::Client {
@@ -492,6 +492,12 @@ fn build(
     builder.build().map_err(|error| format!("cannot set up HTTP: {}", deepest(&error)))
 }
 
+/// Host and port, as connections are counted.
+pub(super) fn host_of(url: &Url) -> String {
+    let host = url.host_str().map(|host| format!("{host}:{}", url.port_or_known_default().unwrap_or(0)));
+    host.unwrap_or_default()
+}
+
 /// Whether a status says that the answer is elsewhere.
 pub(super) fn redirects(status: u16) -> bool {
     matches!(status, 301 | 302 | 303 | 307 | 308)
@@ -595,7 +601,7 @@ impl Answer {
         if elapsed < self.patience {
             return Ok(());
         }
-        let floor = options.floor.min(self.client.pace.rate().unwrap_or(u64::MAX) / 2);
+        let floor = options.bounds.speed.min(self.client.pace.rate().unwrap_or(u64::MAX) / 2);
         if self.got - before < floor.saturating_mul(elapsed.as_secs()) {
             return Err(SourceError::new(&self.url, Trouble::TooSlow { floor }));
         }

@@ -10,6 +10,8 @@ use base64::engine::general_purpose::STANDARD;
 use thiserror::Error;
 use url::Url;
 
+use crate::printable;
+
 /// The credentials of a file, by origin. A line each: `HOST[:PORT] bearer TOKEN` or
 /// `HOST[:PORT] basic USER:PASSWORD`; for HTTPS, unless the host is written `http://HOST[:PORT]`. For the PubSub service of an
 /// XMPP channel, `SERVICE xmpp USER@DOMAIN:PASSWORD`, with ` at HOST:PORT` after it where the domain's server is not found by DNS.
@@ -53,6 +55,15 @@ impl Account {
             Some((password, server)) => (password.trim_end(), Some(place(server.trim())?)),
         };
         Ok(Self { jid: format!("{user}@{domain}"), password: password.to_owned(), server })
+    }
+}
+
+/// Keeps a secret, and what is derived from it, out of all that is shown.
+fn register(secret: &str, is_basic: bool) {
+    printable::register_secret(secret);
+    if is_basic {
+        printable::register_secret(&STANDARD.encode(secret));
+        secret.split_once(':').into_iter().for_each(|(_, password)| printable::register_secret(password));
     }
 }
 
@@ -134,11 +145,14 @@ impl Credentials {
                 if host.contains([':', '/']) {
                     return Err(wrong("a service is a name alone, as pubsub.example.com is"));
                 }
-                known.accounts.insert(host.to_ascii_lowercase(), Account::parse(secret).map_err(wrong)?);
+                let account = Account::parse(secret).map_err(wrong)?;
+                printable::register_secret(&account.password);
+                known.accounts.insert(host.to_ascii_lowercase(), account);
                 continue;
             }
             let origin = if host.contains("://") { host.to_owned() } else { format!("https://{host}") };
             let origin = Url::parse(&origin).ok().and_then(|url| origin_of(&url)).ok_or(wrong("that is no host"))?;
+            register(secret, kind == "basic");
             let header = match kind {
                 "bearer" => format!("Bearer {secret}"),
                 "basic" if secret.contains(':') => format!("Basic {}", STANDARD.encode(secret)),

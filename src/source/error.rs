@@ -42,6 +42,9 @@ pub enum Trouble {
         /// It is the Source itself.
         moved: bool,
     },
+    /// It is http, and the Source is https.
+    #[error("it is http, where a Source on https may not lead; if that is meant, mount with -o allow_http")]
+    Downgrade,
     /// No connection came about.
     #[error("cannot connect: {0}; is the server up, and the address right?")]
     Connect(String),

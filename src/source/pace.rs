@@ -57,8 +57,8 @@ impl Gate {
 
 /// A connection that may be made, until this is dropped.
 #[derive(Debug)]
-pub(super) struct Permit {
-    _host: OwnedSemaphorePermit,
+pub struct Permit {
+    _host: Option<OwnedSemaphorePermit>,
     _all: OwnedSemaphorePermit,
 }
 
@@ -128,7 +128,13 @@ impl Pace {
             hosts.entry(host.to_owned()).or_insert_with(new).gate.clone()
         };
         let host = gate.enter(urgent).await?;
-        Some(Permit { _host: host, _all: self.all.clone().enter(urgent).await? })
+        Some(Permit { _host: Some(host), _all: self.all.clone().enter(urgent).await? })
+    }
+
+    /// Waits for a connection that stays open to be free. It counts among all connections, and not among those of its host,
+    /// which content and documents would otherwise have to wait for.
+    pub(super) async fn enter_to_stay(&self) -> Option<Permit> {
+        Some(Permit { _host: None, _all: self.all.clone().enter(false).await? })
     }
 
     /// The host asked to be left alone for so long.

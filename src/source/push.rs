@@ -11,8 +11,10 @@ use reqwest::{Method, Response, Upgraded};
 use sha1::{Digest as _, Sha1};
 use url::{Url, form_urlencoded};
 
-use super::client::{Client, redirects, text};
+use super::client::{Client, host_of, redirects, text};
 use super::error::{SourceError, Trouble};
+use super::pace::Permit;
+use crate::printable;
 
 type Result<T> = std::result::Result<T, SourceError>;
 
@@ -53,6 +55,9 @@ impl Client {
             let form = HeaderValue::from_static("application/x-www-form-urlencoded");
             headers.insert(header::CONTENT_TYPE, form);
             let request = self.http().request(Method::POST, next.clone()).headers(headers).body(body.clone());
+            let host = host_of(&next);
+            let entering = self.pace().enter(&host, false);
+            let _permit = tokio::time::timeout(self.timeout(), entering).await.map_err(|_| self.silent(&next))?;
             let response = self.answered(&next, request).await?;
             let status = response.status().as_u16();
             // After a 303, the answer to something else is elsewhere.
@@ -65,13 +70,16 @@ impl Client {
         Err(self.too_many_redirects(&first))
     }
 
-    /// Opens a connection and turns it into that of a WebSocket, whose frames are the caller's matter. `url` is one of
-    /// `ws`, `wss`, `http` or `https`.
+    /// Opens a connection and turns it into that of a WebSocket, whose frames are the caller's matter. It counts in
+    /// `limit_connections` until the permit is dropped. `url` is one of `ws`, `wss`, `http` or `https`.
     ///
     /// # Errors
     /// If the server does not agree to it within the timeout.
-    pub async fn upgrade(self: &Arc<Self>, url: &str) -> Result<Upgraded> {
+    pub async fn upgrade(self: &Arc<Self>, url: &str) -> Result<(Upgraded, Permit)> {
         let first = self.checked(&as_http(url))?;
+        let permit = tokio::time::timeout(self.timeout(), self.pace().enter_to_stay()).await.ok().flatten();
+        let stalled = Trouble::Stalled { what: "free connection (limit_connections)", after: self.timeout() };
+        let permit = permit.ok_or_else(|| SourceError::new(url, stalled))?;
         let http = self.upgrading()?;
         let mut next = first.clone();
         for _ in 0..=self.bounds().redirects {
@@ -103,9 +111,10 @@ impl Client {
                 return Err(SourceError::new(url, Trouble::Broken(why)));
             }
             let upgraded = tokio::time::timeout(self.timeout(), response.upgrade()).await;
-            return upgraded
+            let upgraded = upgraded
                 .map_err(|_| self.silent(&next))?
-                .map_err(|error| SourceError::new(url, Trouble::Broken(error.to_string())));
+                .map_err(|error| SourceError::new(url, Trouble::Broken(error.to_string())))?;
+            return Ok((upgraded, permit));
         }
         Err(self.too_many_redirects(&first))
     }
@@ -150,7 +159,7 @@ impl Client {
         // What did not come in time is not worth waiting for.
         let _ = tokio::time::timeout(self.timeout(), reading).await;
         body.truncate(MOST_TEXT);
-        one_line(&String::from_utf8_lossy(&body))
+        printable::line(&words(&String::from_utf8_lossy(&body))).into_owned()
     }
 }
 
@@ -163,8 +172,8 @@ fn as_http(url: &str) -> String {
     }
 }
 
-/// What a server says, on one line.
-fn one_line(text: &str) -> String {
+/// The words of a text, on one line.
+fn words(text: &str) -> String {
     let words: Vec<&str> =
         text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|one| !one.is_empty()).collect();
     words.join(" ")
@@ -188,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_says_is_one_line() {
-        assert_eq!(one_line("<p>no\n\n  such\ttopic</p>\u{7}"), "<p>no such topic</p>");
+    fn the_words_of_an_answer_are_one_line() {
+        assert_eq!(words("<p>no\n\n  such\ttopic</p>\u{7}"), "<p>no such topic</p>");
     }
 }

@@ -24,6 +24,10 @@ pub struct Reach(Option<Arc<Home>>);
 #[derive(Debug)]
 struct Home {
     host: String,
+    /// Whether private addresses may be reached from wherever the Source is.
+    allow_private: bool,
+    /// Whether the Source is on https and nothing may be asked by http.
+    is_https_only: bool,
     /// One of the constants below.
     seen: AtomicU8,
     /// Their hosts; these are chosen by whoever runs the machine.
@@ -45,24 +49,26 @@ impl Reach {
         Self(None)
     }
 
-    /// Where this Source may lead.
+    /// Where this Source may lead: to private addresses if it is on one itself or `allow_private`; from https to http only with
+    /// `allow_http`.
     #[must_use]
-    pub fn of(source: &Url) -> Self {
+    pub fn of(source: &Url, allow_private: bool, allow_http: bool) -> Self {
         let proxies = PROXIES.iter().filter_map(|name| std::env::var(name).ok()).filter_map(|proxy| {
             let proxy = Url::parse(&proxy).or_else(|_| Url::parse(&format!("http://{proxy}"))).ok()?;
             proxy.host_str().map(str::to_ascii_lowercase)
         });
-        Self::from(source, proxies.collect())
+        Self::from(source, proxies.collect(), allow_private, allow_http)
     }
 
-    fn from(source: &Url, proxies: Vec<String>) -> Self {
+    fn from(source: &Url, proxies: Vec<String>, allow_private: bool, allow_http: bool) -> Self {
         let seen = match literal(source) {
             Some(address) if is_public(address) => PUBLIC,
             Some(_) => PRIVATE,
             None => UNSEEN,
         };
         let host = source.host_str().unwrap_or_default().to_ascii_lowercase();
-        Self(Some(Arc::new(Home { host, seen: AtomicU8::new(seen), proxies })))
+        let is_https_only = source.scheme() == "https" && !allow_http;
+        Self(Some(Arc::new(Home { host, allow_private, is_https_only, seen: AtomicU8::new(seen), proxies })))
     }
 
     /// Whether the Source was seen on a public address.
@@ -82,6 +88,9 @@ impl Reach {
     pub(super) async fn permits(&self, url: &Url) -> Result<(), SourceError> {
         let Some(home) = &self.0 else { return Ok(()) };
         let refused = |trouble| SourceError::new(url, trouble);
+        if home.is_https_only && url.scheme() == "http" {
+            return Err(refused(Trouble::Downgrade));
+        }
         if let Some(address) = literal(url) {
             let host = url.host_str().unwrap_or_default();
             return home.admit(host, vec![SocketAddr::new(address, 0)]).await.map(drop).map_err(refused);
@@ -98,6 +107,9 @@ impl Reach {
 impl Home {
     /// Of the addresses of a host, those that may be reached.
     async fn admit(&self, host: &str, all: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, Trouble> {
+        if self.allow_private {
+            return Ok(all);
+        }
         let is_home = host.eq_ignore_ascii_case(&self.host);
         let public: Vec<_> = all.iter().copied().filter(|one| is_public(one.ip())).collect();
         if is_home && !public.is_empty() {
@@ -157,13 +169,33 @@ fn literal(url: &Url) -> Option<IpAddr> {
     }
 }
 
-/// Whether an address is one of the internet at large (RFC 6890 and its successors). Those of documentation (RFC 5737)
-/// are routed nowhere, and count as public.
+/// Whether an address is one of the internet at large (RFC 6890 and its successors), and not this machine's own, behind which
+/// its services listen, too. Those of documentation (RFC 5737) are routed nowhere, and count as public. What only a router
+/// knows to lead to this machine, by NAT, is not known here.
 fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
-        IpAddr::V6(address) => is_public_v6(address),
+        IpAddr::V6(address) => is_public_v6(address) && !is_own(address.into()),
     }
+}
+
+/// Whether an address is one of this machine: a socket can be bound to it, unless the kernel binds any address
+/// (`ip_nonlocal_bind`), or the machine talks to it from the very same address. Neither sends anything.
+fn is_own(address: IpAddr) -> bool {
+    let bind = |address: IpAddr| std::net::UdpSocket::bind((address, 0));
+    let (any, nobodys): (IpAddr, IpAddr) = match address {
+        IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::new(192, 0, 2, 1).into()),
+        IpAddr::V6(_) => (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 1).into()),
+    };
+    if bind(address).is_ok() && bind(nobodys).is_err() {
+        return true;
+    }
+    let own = bind(any).and_then(|socket| {
+        // The port of the discard protocol (RFC 863): any would do.
+        socket.connect((address, 9))?;
+        socket.local_addr()
+    });
+    own.is_ok_and(|own| own.ip() == address)
 }
 
 fn is_public_v4(address: Ipv4Addr) -> bool {
@@ -176,7 +208,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
             | [192, 0, 0, _]
             | [192, 168, ..]
             | [198, 18 | 19, ..]
-    )
+    ) && !is_own(address.into())
 }
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
@@ -263,7 +295,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_public_source_leads_to_public_addresses_however_private_ones_are_spelled() {
-        let reach = Reach::from(&url("https://203.0.113.1/"), Vec::new());
+        let reach = Reach::from(&url("https://203.0.113.1/"), Vec::new(), false, true);
         for there in ["http://203.0.113.9/", "https://[2001:db8::1]/", "http://name.example/"] {
             reach.permits(&url(there)).await.unwrap();
         }
@@ -278,15 +310,35 @@ mod tests {
             let error = reach.permits(&url(there)).await.unwrap_err();
             assert!(matches!(error.trouble, Trouble::Private { moved: false, .. }), "{there}: {error}");
         }
-        for free in [Reach::anywhere(), Reach::from(&url("http://10.0.0.7:8080/"), Vec::new())] {
+        for free in [Reach::anywhere(), Reach::from(&url("http://10.0.0.7:8080/"), Vec::new(), false, false)] {
             free.permits(&url("http://127.0.0.2/")).await.unwrap();
         }
     }
 
     #[tokio::test]
+    async fn a_source_on_https_leads_to_http_only_where_that_is_allowed() {
+        for (source, allow_http, is_refused) in [
+            ("https://203.0.113.1/", false, true),
+            ("https://203.0.113.1/", true, false),
+            ("http://203.0.113.1/", false, false),
+        ] {
+            let reach = Reach::from(&url(source), Vec::new(), false, allow_http);
+            let there = reach.permits(&url("http://203.0.113.9/")).await;
+            let refused = matches!(&there, Err(SourceError { trouble: Trouble::Downgrade, .. }));
+            assert_eq!(refused, is_refused, "{source} {allow_http}: {there:?}");
+            reach.permits(&url("https://203.0.113.9/")).await.unwrap();
+        }
+    }
+
+    #[test]
+    fn this_machines_own_addresses_are_private() {
+        assert!(is_own("127.0.0.1".parse().unwrap()) && !is_own("203.0.113.77".parse().unwrap()));
+    }
+
+    #[tokio::test]
     async fn public_once_is_public_for_good() {
         let address = |text: &str| SocketAddr::new(text.parse().unwrap(), 0);
-        let reach = Reach::from(&url("https://source.example/"), Vec::new());
+        let reach = Reach::from(&url("https://source.example/"), Vec::new(), false, true);
         let home = reach.0.as_ref().unwrap();
         let private = vec![address("10.0.0.1")];
         assert_eq!(home.admit("Source.example", private.clone()).await, Ok(private.clone()));
@@ -303,11 +355,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_proxy_is_where_whoever_runs_the_machine_says() {
-        let reach = Reach::from(&url("https://203.0.113.1/"), vec!["localhost".to_owned()]);
+        let reach = Reach::from(&url("https://203.0.113.1/"), vec!["localhost".to_owned()], false, true);
         assert!(reach.resolve("localhost".parse().unwrap()).await.is_ok());
         let error = reach.permits(&url("http://localhost/")).await.unwrap_err();
         assert!(matches!(error.trouble, Trouble::Private { .. }), "{error}");
-        let reach = Reach::from(&url("https://203.0.113.1/"), Vec::new());
+        let reach = Reach::from(&url("https://203.0.113.1/"), Vec::new(), false, true);
         let Err(error) = reach.resolve("localhost".parse().unwrap()).await else { panic!("it led to this machine") };
         assert!(error.downcast_ref::<Trouble>().is_some_and(|trouble| matches!(trouble, Trouble::Private { .. })));
     }

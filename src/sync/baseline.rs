@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::attach::{Attacher, Fresh};
 use super::dumps;
 use super::listing::{Readers, Reading};
-use super::lists::{Budget, Lists, Spooled};
+use super::lists::{self, Budget, Lists, Spooled};
 use super::seed::{self, Baseline};
 use super::status::Status;
 use super::{Engine, Summary, SyncError};
@@ -21,6 +21,7 @@ use crate::catalog::{
 use crate::document::{Datetime, Warnings};
 use crate::path::Mapper;
 use crate::source::FoundSet;
+use crate::store::Store;
 
 /// An edition of the lists of a set that was read whole.
 #[derive(Clone, Copy, Debug)]
@@ -84,9 +85,14 @@ pub(super) async fn bring(
     let budget = Budget::new(&engine.config.bounds);
     let newest = lists.read.iter().map(|document| document.row.at).chain(lists.indexes.iter().map(|row| row.at)).max();
     let edition = newest.filter(|_| !lists.read.is_empty()).map(|at| Edition { at });
-    let work = Work { lists, dumped, accept_deletions, followed, recent, budget };
-    engine.ledger.long_step_made();
-    let applying = engine.ledger.step(move |writer| writer.long(|writer| apply(writer, &mapper, &status, &own, work)));
+    let store = Arc::clone(&engine.store);
+    let work = Work { lists, dumped, accept_deletions, followed, recent, budget, store };
+    let ledger = engine.ledger.clone();
+    let applying = engine.ledger.step(move |writer| {
+        let applied = writer.long(|writer| apply(writer, &mapper, &status, &own, work));
+        ledger.long_step_made();
+        applied
+    });
     let reading = async {
         if let Some(beside) = &mut beside {
             beside.read(engine).await;
@@ -126,6 +132,7 @@ struct Work {
     recent: Recent,
     /// What may still be read.
     budget: Arc<Budget>,
+    store: Arc<Store>,
 }
 
 /// Applies documents in one step.
@@ -136,7 +143,7 @@ fn apply(
     set: &SetRow,
     work: Work,
 ) -> Result<((Summary, Applied), crate::catalog::Changes), CatalogError> {
-    let Work { lists, dumped, accept_deletions, followed, recent, budget } = work;
+    let Work { lists, dumped, accept_deletions, followed, recent, budget, store } = work;
     let mut summary = Summary { not_modified: lists.unchanged.len() as u64, ..Summary::default() };
     let cursor = lists.cursor();
     let edition = lists.edition();
@@ -180,7 +187,7 @@ fn apply(
                 transaction.put_document(set.id, &DocumentRow { etag: None, last_modified: None, ..row.clone() })?;
             current.insert(id);
             transaction.reading(document.row.at.filter(|_| followed));
-            let part = Part { set, id, document: &document, status };
+            let part = Part { set, id, document: &document, status, store: &store };
             let whole = apply_document(&mut transaction, &part, reading, &mut summary, &mut fresh)?;
             complete &= whole.is_some();
             if let Some(entries) = whole {
@@ -257,6 +264,7 @@ struct Part<'p> {
     id: i64,
     document: &'p Spooled,
     status: &'p Status,
+    store: &'p Store,
 }
 
 /// Applies one list; returns its number of entries if it is whole.
@@ -267,7 +275,7 @@ fn apply_document(
     summary: &mut Summary,
     fresh: &mut Vec<Fresh>,
 ) -> Result<Option<u64>, CatalogError> {
-    let Part { set, id, document, status } = *part;
+    let Part { set, id, document, status, store } = *part;
     let mut attacher = match document.package.as_ref().map(|package| Attacher::new(package, document)).transpose() {
         Ok(attacher) => attacher,
         Err(error) => {
@@ -278,6 +286,7 @@ fn apply_document(
     let mut repeated = Warnings::default();
     let read = reading.give(status, |batch| {
         let all = transaction.upsert_all(set.id, set.directory, id, &batch.records)?;
+        lists::check_growth(transaction, store, &document.bounds)?;
         for (at, (came, record)) in all.into_iter().zip(&batch.records).enumerate() {
             match came.outcome {
                 Outcome::Added => summary.added += 1,

@@ -87,6 +87,8 @@ pub(super) struct Inbox {
     /// Changes that polls found while everything was to be delivered.
     missed: AtomicU64,
     heard: Mutex<HashMap<i64, Heard>>,
+    /// When a ping was written down last, by channel.
+    pinged: Mutex<HashMap<i64, Instant>>,
     /// Whether everything that changes is delivered.
     pub(super) live: watch::Sender<bool>,
 }
@@ -102,8 +104,20 @@ impl Inbox {
             slower: AtomicU32::new(1),
             missed: AtomicU64::new(0),
             heard: Mutex::new(HashMap::new()),
+            pinged: Mutex::new(HashMap::new()),
             live: watch::Sender::new(false),
         }
+    }
+
+    /// Whether a ping of a channel was written down within the last second; if not, this one is to be.
+    fn pinged_lately(&self, channel: i64) -> bool {
+        let mut pinged = self.pinged.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let lately = pinged.get(&channel).is_some_and(|last| now.duration_since(*last) < SPREAD);
+        if !lately {
+            pinged.insert(channel, now);
+        }
+        lately
     }
 
     fn note(&self, channel: i64, change: impl FnOnce(&mut Heard)) {
@@ -224,6 +238,19 @@ impl Engine {
         self.ledger.write(move |transaction| transaction.put_subscription(channel, subscription.as_ref())).await
     }
 
+    /// Forgets all subscriptions: their paths and secrets are not used again.
+    ///
+    /// # Errors
+    /// If the catalog fails.
+    pub async fn forget_subscriptions(&self) -> Result<(), SyncError> {
+        let known = self.readers.ask(|reader| reader.channels())?;
+        self.ledger
+            .write(move |transaction| {
+                known.iter().try_for_each(|channel| transaction.put_subscription(channel.id, None))
+            })
+            .await
+    }
+
     /// A channel was joined, and may have missed what came before: the lists will be read.
     ///
     /// # Errors
@@ -278,6 +305,17 @@ impl Engine {
             (bodies::read(capability, &body, came, &bounds), digest, body)
         });
         let (mut reading, digest, body) = look.await.map_err(|error| SyncError::Cache(error.to_string()))?;
+        self.store.check_room(0).map_err(|error| SyncError::Cache(error.to_string()))?;
+        let framework = capability == Capability::FrameworkNotification;
+        if reading == Reading::Ping && !framework && self.inbox.pinged_lately(id) {
+            // Another row would add nothing: the lists are read after this.
+            self.inbox.note(id, |heard| {
+                heard.last = Some(came);
+                (heard.received, heard.pings) = (heard.received + 1, heard.pings + 1);
+            });
+            self.missed();
+            return Ok(false);
+        }
         let inbox = Arc::clone(&self.inbox);
         self.ledger
             .step(move |writer| {
@@ -285,7 +323,6 @@ impl Engine {
                 if backlog.deliveries >= MOST_WAITING.0 || backlog.bytes + body.len() as u64 > MOST_WAITING.1 {
                     reading = Reading::Ping;
                 }
-                let framework = capability == Capability::FrameworkNotification;
                 let kept: &[u8] = if reading == Reading::Ping && !framework { &[] } else { &body };
                 let transaction = writer.begin(true)?;
                 let number = transaction.deliver(id, came, reading, &digest, kept)?;

@@ -60,6 +60,17 @@ struct Pending {
 #[derive(Clone, Debug)]
 pub(super) struct Ledger(Arc<Inner>);
 
+/// What the ledger keeps to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// The most bytes of content in the store.
+    pub cache_size: Option<u64>,
+    /// How long history is kept.
+    pub keep: Duration,
+    /// The most bytes of the write-ahead log when a step begins.
+    pub log: u64,
+}
+
 #[derive(Debug)]
 struct Inner {
     writer: Arc<Mutex<Writer>>,
@@ -69,9 +80,7 @@ struct Inner {
     missed: watch::Sender<()>,
     announce: mpsc::UnboundedSender<News>,
     stored: AtomicU64,
-    cache_size: Option<u64>,
-    /// How long history is kept.
-    keep: Duration,
+    limits: Limits,
     /// Whether a long step has left much in the write-ahead log.
     long_step: AtomicBool,
     /// Whether the process before this one did not come to its end.
@@ -87,8 +96,7 @@ impl Ledger {
         store: Arc<Store>,
         status: Arc<Status>,
         announce: mpsc::UnboundedSender<News>,
-        cache_size: Option<u64>,
-        keep: Duration,
+        limits: Limits,
         open_files: OpenFiles,
     ) -> Result<Self, SyncError> {
         let mut writer = writer;
@@ -104,8 +112,7 @@ impl Ledger {
             missed: watch::Sender::new(()),
             announce,
             stored,
-            cache_size,
-            keep,
+            limits,
             long_step: AtomicBool::new(false),
             cut_off,
             store,
@@ -131,19 +138,27 @@ impl Ledger {
         &self,
         step: impl FnOnce(&mut Writer) -> Result<(T, Changes), CatalogError> + Send + 'static,
     ) -> Result<T, SyncError> {
-        let writer = Arc::clone(&self.0.writer);
+        let ledger = self.clone();
         let done = tokio::task::spawn_blocking(move || {
-            let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut writer = ledger.0.writer.lock().unwrap_or_else(PoisonError::into_inner);
+            // What a long step left is written back behind, unless that takes too long.
+            let is_long = !ledger.0.long_step.load(Ordering::Acquire) && writer.log_size() > ledger.0.limits.log;
+            if is_long && let Err(error) = writer.checkpoint() {
+                ledger.0.status.error(&format!("cannot write the catalog's log back: {error}"));
+            }
             let done = step(&mut writer);
             if done.is_err() {
                 // What was written for nothing may fill the disk. The error that counts is that of the step.
                 let _ = writer.checkpoint();
             }
-            done
+            drop(writer);
+            // Here, for the caller may be gone by now: a sync has a deadline.
+            done.map(|(value, changes)| {
+                ledger.announce(changes);
+                value
+            })
         });
-        let (value, changes) = done.await.map_err(|error| SyncError::Catalog(error.to_string()))??;
-        self.announce(changes);
-        Ok(value)
+        Ok(done.await.map_err(|error| SyncError::Catalog(error.to_string()))??)
     }
 
     /// A long step was made: what it left in the write-ahead log is brought into the database soon.
@@ -315,7 +330,7 @@ impl Ledger {
 
     /// What was superseded before this moment, by our clock, is not kept for history's sake.
     fn kept_since(&self) -> Datetime {
-        let keep = i64::try_from(self.0.keep.as_nanos()).unwrap_or(i64::MAX);
+        let keep = i64::try_from(self.0.limits.keep.as_nanos()).unwrap_or(i64::MAX);
         Datetime::from_nanos(Datetime::now().nanos().saturating_sub(keep))
     }
 
@@ -345,7 +360,7 @@ impl Ledger {
     }
 
     async fn keep_to_the_limit(&self) {
-        if let Some(limit) = self.0.cache_size
+        if let Some(limit) = self.0.limits.cache_size
             && self.stored_bytes() > limit
         {
             make_room(self, limit).await;
@@ -354,7 +369,7 @@ impl Ledger {
 
     /// The most bytes that are kept, where there is a limit.
     pub(super) fn cache_size(&self) -> Option<u64> {
-        self.0.cache_size
+        self.0.limits.cache_size
     }
 
     /// Content is not in the store after all.

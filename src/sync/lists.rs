@@ -14,7 +14,7 @@ use url::Url;
 use super::packages::Package;
 use super::status::Status;
 use crate::bounds::{self, Beyond, Bounds};
-use crate::catalog::{DocumentRow, Record};
+use crate::catalog::{CatalogError, DocumentRow, Record, Transaction};
 use crate::document::{
     Capability, Change, Datetime, DocumentError, Entry, Facts, Head, Kind, Limits, Reader, Warnings,
 };
@@ -119,6 +119,18 @@ impl Budget {
     pub(super) fn take(&self) -> Result<(), Beyond> {
         let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         taken.map(|_| ()).map_err(|_| bounds::ENTRIES.passed("the number of entries", &self.bounds))
+    }
+}
+
+/// Whether a step may write more: the disk has to have room, and the catalog no more names than the bound allows.
+///
+/// # Errors
+/// With what is exceeded; then the step is undone.
+pub(super) fn check_growth(transaction: &Transaction<'_>, store: &Store, bounds: &Bounds) -> Result<(), CatalogError> {
+    store.check_room(0).map_err(|error| CatalogError::Io { path: store.root().display().to_string(), error })?;
+    match transaction.names_in_all() > bounds.names {
+        true => Err(bounds::NAMES.passed("the number of files and directories", bounds).into()),
+        false => Ok(()),
     }
 }
 
@@ -450,6 +462,11 @@ pub(super) fn record(
     }
     let preferred = document.prefer.as_deref().and_then(|media| entry.preferring(media));
     match mapper.path(&uri) {
+        Ok(path) if path.names.len() as u64 > document.bounds.segments => {
+            let beyond = bounds::SEGMENTS.passed("the number of segments of its path", &document.bounds);
+            warnings.push(entry.line, format_args!("{beyond}; the entry is passed over"));
+            None
+        }
         Ok(path) => Some(match preferred {
             None => Record::new(uri, path, entry, facts, at),
             Some(entry) => {

@@ -7,9 +7,12 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use crate::document::Datetime;
+use crate::printable;
 
 /// The errors that are kept for the status.
 const MOST_ERRORS: usize = 50;
+/// The most characters of each that are kept: a URI of the greatest length that is taken, and the rest of a message.
+const MOST_CHARACTERS: usize = 2000;
 
 /// What the engine is doing. Shared; a lock is held only to copy.
 #[derive(Debug, Default)]
@@ -24,6 +27,8 @@ struct Inner {
     /// Those of the sync before the one that is under way: what they were about may not be read anew.
     before: VecDeque<String>,
     away: bool,
+    /// Why the last sync failed, if it did.
+    failure: Option<String>,
     synced: Option<Datetime>,
     began: Option<Instant>,
     rate: Rate,
@@ -143,9 +148,10 @@ impl Status {
     /// Something went wrong: into the status and the log.
     pub fn error(&self, error: &str) {
         tracing::error!("{error}");
+        let error = printable::short_line(error, MOST_CHARACTERS);
         self.with(|inner| {
             inner.error_count += 1;
-            inner.errors.push_back(Trouble { time: Datetime::now().to_string(), error: error.to_owned() });
+            inner.errors.push_back(Trouble { time: Datetime::now().to_string(), error });
             if inner.errors.len() > MOST_ERRORS {
                 inner.errors.pop_front();
             }
@@ -155,9 +161,10 @@ impl Status {
     /// Something was odd: into the status and the log.
     pub fn warning(&self, warning: &str) {
         tracing::warn!("{warning}");
+        let warning = printable::short_line(warning, MOST_CHARACTERS);
         self.with(|inner| {
-            if !inner.warnings.iter().any(|known| known == warning) {
-                inner.warnings.push_back(warning.to_owned());
+            if !inner.warnings.contains(&warning) {
+                inner.warnings.push_back(warning);
                 if inner.warnings.len() > MOST_ERRORS {
                     inner.warnings.pop_front();
                 }
@@ -191,12 +198,14 @@ impl Status {
         });
     }
 
-    pub(super) fn ended(&self, well: bool, away: bool) {
+    /// A sync has ended, with this failure if it did not succeed.
+    pub(super) fn ended(&self, failure: Option<String>, away: bool) {
         self.with(|inner| {
             inner.settle_warnings();
-            if well {
+            if failure.is_none() {
                 inner.synced = Some(Datetime::now());
             }
+            inner.failure = failure.map(|failure| printable::short_line(&failure, MOST_CHARACTERS));
             inner.progress.phase = "idle";
             inner.began = None;
             inner.away = away;
@@ -245,6 +254,12 @@ impl Status {
     #[must_use]
     pub fn away(&self) -> bool {
         self.with(|inner| inner.away)
+    }
+
+    /// Why the last sync failed, if it did.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        self.with(|inner| inner.failure.clone())
     }
 
     /// When the last sync that went well ended, if one has since the mount.

@@ -117,6 +117,7 @@ impl<'s, 'w> Step<'s, 'w> {
             number += 1;
             if number.is_multiple_of(1000) {
                 self.status.update(|progress| progress.entries += 1000);
+                lists::check_growth(self.transaction, self.store, &document.bounds)?;
             }
             let facts = Facts::of_entry(&entry, warnings);
             let own = facts.datetime.or(facts.lastmod.filter(|_| survey.by_lastmod));
@@ -153,6 +154,7 @@ impl<'s, 'w> Step<'s, 'w> {
             Ok::<(), CatalogError>(())
         })?;
         self.status.update(|progress| progress.entries += number % 1000);
+        lists::check_growth(self.transaction, self.store, &document.bounds)?;
         for warning in warnings.lines() {
             self.status.warning(&format!("{}: {warning}", document.row.url));
         }

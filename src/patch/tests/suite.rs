@@ -52,5 +52,4 @@ fn published_suite() {
         }
     }
     assert!(run >= 90, "only {run} cases were run");
-    println!("{run} cases were run");
 }
