@@ -1,6 +1,5 @@
 //! `resourcesync demo`: a Source on loopback, mounted.
 
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -12,6 +11,8 @@ use crate::document::Datetime;
 
 /// How often it is looked what has changed.
 const EVERY: std::time::Duration = std::time::Duration::from_millis(500);
+/// How long the mount may take to show what changed.
+const SHOWN_WITHIN: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// Takes the mount away when the demo ends, however it ends.
 struct Unmount<'d>(&'d Path);
@@ -157,11 +158,7 @@ fn show_once(directory: &Path) -> Done {
     let read = files.iter().step_by(20);
     let mut count = 0;
     for path in read {
-        let mut content = Vec::new();
-        std::fs::File::open(path)
-            .and_then(|mut file| file.read_to_end(&mut content))
-            .map_err(|error| Stop::failed(format_args!("{}: {error}", path.display())))?;
-        bytes += content.len() as u64;
+        bytes += read_latest(path)?;
         count += 1;
     }
     show::out(format_args!(
@@ -174,4 +171,25 @@ fn show_once(directory: &Path) -> Done {
     show::out("\nWhat changes at the Source meanwhile:");
     std::thread::sleep(std::time::Duration::from_secs(6));
     log::run(directory, None, false)
+}
+
+/// Reads a file and returns its length. An open file keeps its version, and reading it fails once the Source has another one
+/// and this one was not fetched before; then the other one is read, as soon as the mount shows it.
+fn read_latest(path: &Path) -> Result<u64, Stop> {
+    let failed = |error: std::io::Error| Stop::failed(format_args!("{}: {error}", path.display()));
+    let version = || path.metadata().and_then(|file| file.modified()).map_err(failed);
+    let began = std::time::Instant::now();
+    loop {
+        let before = version()?;
+        let error = match std::fs::read(path) {
+            Ok(content) => return Ok(content.len() as u64),
+            Err(error) => error,
+        };
+        while version()? == before {
+            if began.elapsed() > SHOWN_WITHIN {
+                return Err(failed(error));
+            }
+            std::thread::sleep(EVERY);
+        }
+    }
 }
