@@ -74,7 +74,7 @@ pub use reader::{Content, DirEntry, Node, Place, Pool, Reader, Totals, VersionRo
 pub use record::{Extra, Record};
 pub use related::{Related, Shown};
 pub use rows::{Changes, DocumentRow, Evictable, News, Outcome, Seed, SetRow, SetState, Stored, SyncResult, Upserted};
-pub use targets::{Relation, Target, target_number};
+pub use targets::{Relation, Target};
 pub use transaction::{Recent, Transaction, Unseen};
 pub use writer::Writer;
 
@@ -170,8 +170,8 @@ pub enum CatalogError {
     /// What is to be written is more than a bound allows.
     #[error(transparent)]
     Beyond(#[from] crate::bounds::Beyond),
-    /// Something that any user may ask for took too long.
-    #[error("looking for a shortened name took more than {} ms; list its directory instead", .0.as_millis())]
+    /// A question that any user may ask took too long.
+    #[error("this question took the catalog more than {} ms; ask for less at once", .0.as_millis())]
     Slow(std::time::Duration),
     /// Another process works with this cache.
     #[error("the cache {path} is in use by {holder}; unmount that first, or give this mount another cache=DIR")]

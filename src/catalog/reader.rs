@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -523,6 +523,9 @@ pub(super) struct Gate {
     opened: Condvar,
 }
 
+/// After so many steps of SQLite's machine it is looked whether a question has taken too long: some tens of µs.
+const STEPS: i32 = 1000;
+
 /// The longest that a reader waits there: one who asks while another of his questions is being answered must get through.
 const AT_GATE: Duration = Duration::from_millis(250);
 
@@ -564,14 +567,43 @@ impl Pool {
     /// # Errors
     /// If a connection cannot be opened, or what `question` returns.
     pub fn ask<T>(&self, question: impl FnOnce(&Reader) -> Result<T>) -> Result<T> {
+        let reader = self.borrow()?;
+        let answer = question(&reader);
+        self.give_back(reader);
+        answer
+    }
+
+    /// Asks the catalog something that any user may ask, and gives up after so long.
+    ///
+    /// # Errors
+    /// As [`Self::ask`]; `Slow` if it took longer.
+    pub fn ask_within<T>(&self, limit: Duration, question: impl FnOnce(&Reader) -> Result<T>) -> Result<T> {
+        let mut reader = self.borrow()?;
+        let end = Instant::now() + limit;
+        reader.connection.progress_handler(STEPS, Some(move || Instant::now() > end))?;
+        let answer = question(&reader);
+        reader.connection.progress_handler(0, None::<fn() -> bool>)?;
+        self.give_back(reader);
+        answer.map_err(|error| match error {
+            CatalogError::Sqlite(rusqlite::Error::SqliteFailure(cause, _))
+                if cause.code == rusqlite::ErrorCode::OperationInterrupted =>
+            {
+                CatalogError::Slow(limit)
+            }
+            other => other,
+        })
+    }
+
+    fn borrow(&self) -> Result<Reader> {
         self.gate.pass();
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let reader = match idle {
-            Some(reader) => reader,
-            None => Reader::open(&self.path, Arc::clone(&self.mapper))?,
-        };
-        let answer = question(&reader);
+        match idle {
+            Some(reader) => Ok(reader),
+            None => Reader::open(&self.path, Arc::clone(&self.mapper)),
+        }
+    }
+
+    fn give_back(&self, reader: Reader) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(reader);
-        answer
     }
 }

@@ -303,13 +303,14 @@ const STEPS: [&str; 9] = ["
     CREATE INDEX delivery_done ON delivery (channel, id) WHERE done;
 
     -- What resources link to by relations that are looked up: 1 the canonical URI, where that is not its own; 2 a collection
-    -- that it is a member of. `id` is a part of the URI's SHA-256.
+    -- that it is a member of. `id` is a part of the URI's SHA-256, or the next number that is free.
     CREATE TABLE target (
         id INTEGER PRIMARY KEY,
         uri TEXT NOT NULL UNIQUE,
-        label TEXT NOT NULL,            -- what a collection is called by the last part of its URI,
-        long_label TEXT NOT NULL        -- and where that is another's, too
+        label TEXT,                     -- what a collection is called by the last part of its URI,
+        long_label TEXT                 -- and where that is another's, too
     );
+    CREATE INDEX target_collection ON target (id) WHERE label IS NOT NULL;
     CREATE INDEX target_label ON target (label);
     CREATE INDEX target_long_label ON target (long_label);
     -- Of the current version of a resource.
@@ -322,6 +323,8 @@ const STEPS: [&str; 9] = ["
     CREATE INDEX link_target ON link (target, relation, version);
     CREATE TRIGGER link_superseded AFTER UPDATE OF until ON version WHEN OLD.until IS NULL AND NEW.until IS NOT NULL
         BEGIN DELETE FROM link WHERE version = OLD.id; END;
+    CREATE TRIGGER target_unused AFTER DELETE ON link WHEN NOT EXISTS (SELECT 1 FROM link WHERE target = OLD.target)
+        BEGIN DELETE FROM target WHERE id = OLD.target; END;
 "];
 
 /// The size of a page in bytes. With 4 KiB, 3.77 million rows took a tenth longer to write; with 16 KiB a twentieth less,

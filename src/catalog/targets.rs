@@ -35,11 +35,12 @@ pub struct Target {
     pub uri: String,
 }
 
-/// A number for the URI of a target, the same in every cache.
-#[must_use]
-pub fn target_number(uri: &str) -> i64 {
+/// The largest number of a target: it is a part of an inode number.
+const LARGEST: i64 = (1 << 48) - 1;
+
+/// The number of the target with this URI, in every cache where no other one has it.
+fn number_of(uri: &str) -> i64 {
     let digest = Sha256::digest(uri);
-    // 48 bits, of which none is 0.
     digest[..6].iter().fold(0, |number, byte| number << 8 | i64::from(*byte)).max(1)
 }
 
@@ -63,16 +64,32 @@ impl Transaction<'_> {
     /// Keeps the targets of a version that is current.
     pub(super) fn put_targets(&self, version: i64, targets: &[Target]) -> Result<()> {
         for Target { relation, uri } in targets {
-            let number = target_number(uri);
-            let [label, long] = Collection::labels(uri);
-            self.connection()
-                .prepare_cached("INSERT OR IGNORE INTO target (id, uri, label, long_label) VALUES (?1, ?2, ?3, ?4)")?
-                .execute(params![number, uri, label, long])?;
+            let number = self.target(uri)?;
+            if *relation == Relation::Collection {
+                let [label, long] = Collection::labels(uri);
+                self.connection()
+                    .prepare_cached("UPDATE target SET label = ?2, long_label = ?3 WHERE id = ?1 AND label IS NULL")?
+                    .execute(params![number, label, long])?;
+            }
             self.connection()
                 .prepare_cached("INSERT OR IGNORE INTO link (version, relation, target) VALUES (?1, ?2, ?3)")?
                 .execute(params![version, *relation as i64, number])?;
         }
         Ok(())
+    }
+
+    /// The number of a target, which is kept from now on. A number that another one has is not given again.
+    fn target(&self, uri: &str) -> Result<i64> {
+        let known = "SELECT id FROM target WHERE uri = ?1";
+        if let Some(number) = self.connection().prepare_cached(known)?.query_row([uri], |row| row.get(0)).optional()? {
+            return Ok(number);
+        }
+        let mut number = number_of(uri);
+        let insert = "INSERT INTO target (id, uri) VALUES (?1, ?2) ON CONFLICT (id) DO NOTHING";
+        while self.connection().prepare_cached(insert)?.execute(params![number, uri])? == 0 {
+            number = if number == LARGEST { 1 } else { number + 1 };
+        }
+        Ok(number)
     }
 
     /// A version that was not inserted as it is now, or whose entry is another: its targets are read from its entry again.
@@ -152,7 +169,8 @@ impl Reader {
     /// If SQLite fails.
     pub fn collections(&self, after: i64, mut visit: impl FnMut(i64, &str) -> bool) -> Result<()> {
         let mut statement = self.connection().prepare_cached(&format!(
-            "SELECT t.id, CASE WHEN {} THEN t.long_label ELSE t.label END FROM target t WHERE t.id > ?1 AND {} ORDER BY t.id",
+            "SELECT t.id, CASE WHEN {} THEN t.long_label ELSE t.label END FROM target t INDEXED BY target_collection
+             WHERE t.label IS NOT NULL AND t.id > ?1 AND {} ORDER BY t.id",
             is_shared_label("t"),
             has_members("t")
         ))?;
@@ -235,4 +253,61 @@ fn is_shared_label(target: &str) -> String {
         "EXISTS (SELECT 1 FROM target o WHERE o.label = {target}.label AND o.id != {target}.id AND {})",
         has_members("o")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::path::Mapper;
+
+    fn collection(uri: &str) -> [Target; 1] {
+        [Target { relation: Relation::Collection, uri: uri.to_owned() }]
+    }
+
+    fn targets(transaction: &Transaction<'_>) -> Vec<(i64, String)> {
+        let mut statement = transaction.connection().prepare("SELECT id, uri FROM target ORDER BY uri").unwrap();
+        statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap().map(rusqlite::Result::unwrap).collect()
+    }
+
+    #[test]
+    fn two_targets_have_two_numbers_and_what_no_version_links_to_is_not_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let mapper = Arc::new(Mapper::new("http://example.com/", false).unwrap());
+        let mut writer = Writer::open(folder.path(), mapper).unwrap();
+        let transaction = writer.begin(false).unwrap();
+        let [one, other] = ["http://example.com/a", "http://example.com/b"];
+        // As if these two had the same digits.
+        let taken = number_of(other);
+        transaction.connection().execute("INSERT INTO target (id, uri) VALUES (?1, ?2)", params![taken, one]).unwrap();
+        transaction.put_targets(1, &collection(one)).unwrap();
+        transaction.put_targets(2, &collection(other)).unwrap();
+        transaction.put_targets(3, &collection(other)).unwrap();
+        assert_eq!(targets(&transaction), [(taken, one.to_owned()), (taken + 1, other.to_owned())]);
+        transaction.relink(2).unwrap();
+        assert_eq!(targets(&transaction).len(), 2, "version 3 links to it");
+        transaction.relink(3).unwrap();
+        assert_eq!(targets(&transaction), [(taken, one.to_owned())]);
+    }
+
+    #[test]
+    fn a_question_that_takes_too_long_is_ended_and_the_next_one_is_answered() {
+        let folder = tempfile::tempdir().unwrap();
+        let mapper = Arc::new(Mapper::new("http://example.com/", false).unwrap());
+        let writer = Writer::open(folder.path(), mapper).unwrap();
+        let readers = writer.readers();
+        let endless = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
+        let limit = Duration::from_millis(50);
+        let asked = readers
+            .ask_within(limit, |reader| Ok(reader.connection().query_row(endless, [], |row| row.get::<_, i64>(0))?));
+        assert!(matches!(asked, Err(CatalogError::Slow(known)) if known == limit), "{asked:?}");
+        let after = |reader: &Reader| {
+            std::thread::sleep(2 * limit);
+            let some = format!("{endless} WHERE i < 100000").replace("FROM n)", "FROM n WHERE i < 100000)");
+            Ok(reader.connection().query_row(&some, [], |row| row.get::<_, i64>(0))?)
+        };
+        assert_eq!(readers.ask(after).unwrap(), 99_999);
+    }
 }

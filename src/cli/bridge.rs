@@ -2,6 +2,7 @@
 
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 
@@ -24,12 +25,19 @@ type Job = Box<dyn FnOnce() + Send>;
 
 /// Threads for what any local user may ask for and what takes a dispatch thread too long: as few as leave the machine to others,
 /// and apart from those that content and syncs need.
-pub(super) struct Aside(SyncSender<Job>);
+#[derive(Clone)]
+pub(super) struct Aside {
+    jobs: SyncSender<Job>,
+    /// When it was last logged that there were too many requests.
+    logged: Arc<Mutex<Option<Instant>>>,
+}
 
 /// How many threads.
 const THREADS: usize = 3;
 /// How many requests wait for them; more are answered with EIO.
 const MOST_WAITING: usize = 4096;
+/// That it was so is logged no more often: any user can cause it.
+const LOGGED_EVERY: Duration = Duration::from_secs(1);
 
 impl Aside {
     /// Starts the threads. They end with it.
@@ -49,12 +57,17 @@ impl Aside {
                 }
             })?;
         }
-        Ok(Self(sender))
+        Ok(Self { jobs: sender, logged: Arc::default() })
     }
 
     fn run(&self, job: Job) {
         // A reply that is dropped is answered with EIO.
-        if self.0.try_send(job).is_err() {
+        if self.jobs.try_send(job).is_ok() {
+            return;
+        }
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.is_none_or(|when| when.elapsed() > LOGGED_EVERY) {
+            *logged = Some(Instant::now());
             tracing::warn!(
                 "too many requests below .resourcesync and .versions at once; some are answered with an error"
             );
@@ -94,11 +107,11 @@ impl Contents for Bridge {
     }
 
     fn history(&self, resource: i64, moment: Option<Datetime>, then: Box<dyn FnOnce(bool) + Send>) {
-        let engine = Arc::clone(&self.engine);
+        let (engine, aside) = (Arc::clone(&self.engine), self.aside.clone());
         self.runtime.spawn(async move {
             let asked = engine.history(resource, moment).await;
             // The answer asks the catalog.
-            tokio::task::spawn_blocking(move || then(asked));
+            aside.run(Box::new(move || then(asked)));
         });
     }
 

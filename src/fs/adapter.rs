@@ -83,9 +83,14 @@ fn reply_read(reply: ReplyData, content: &Body, offset: u64, size: u32) {
     });
 }
 
-/// Asks the catalog; a failure is logged and becomes EIO.
+/// Asks the catalog.
 pub(super) fn ask<T>(readers: &Pool, question: impl FnOnce(&Reader) -> Result<T, CatalogError>) -> Result<T, Errno> {
-    readers.ask(question).map_err(|error| {
+    answer(readers.ask(question))
+}
+
+/// A failure of the catalog is logged and becomes EIO.
+pub(super) fn answer<T>(answer: Result<T, CatalogError>) -> Result<T, Errno> {
+    answer.map_err(|error| {
         tracing::error!("{error}");
         Errno::EIO
     })

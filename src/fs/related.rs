@@ -9,11 +9,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fuser::{Errno, FileAttr, Generation, ReplyEntry};
 
-use super::adapter::{FOR_EVER, NOT_AT_ALL, ask};
+use super::adapter::{FOR_EVER, NOT_AT_ALL, answer};
 use super::attributes::Owner;
 use super::control::{self, Made, Snapshots};
 use super::inodes::{URIS, collection_ino, links_ino};
@@ -100,8 +100,8 @@ fn written(name: &str) -> String {
 
 /// Names from this length on may have been cut.
 const LONG: usize = 200;
-/// The longest that the members of a collection are compared with such a name.
-const LONGEST_SCAN: Duration = Duration::from_millis(200);
+/// The longest that one question takes: who asks them all keeps few threads busy, and for no longer.
+const LONGEST: Duration = Duration::from_millis(500);
 
 /// The target of a symbolic link that lies so many directories below the root of the mount.
 fn target(depth: usize, path: &str) -> String {
@@ -115,7 +115,7 @@ impl Relations {
 
     /// The attributes of what lies under a name in `links`: it is as old as its resource's or its directory's last change.
     pub(super) fn directory(&self, name: i64) -> Result<FileAttr, Errno> {
-        let found = ask(&self.readers, |reader| reader.shown_by_number(name))?.ok_or(Errno::ENOENT)?;
+        let found = self.ask(|reader| reader.shown_by_number(name))?.ok_or(Errno::ENOENT)?;
         // Whether a target is in the mirror, any change may tell anew.
         let changed = found.changed.max(self.collections.changed());
         Ok(self.owner.directory(links_ino(name), changed))
@@ -123,6 +123,10 @@ impl Relations {
 
     pub(super) fn reply_directory(&self, name: i64, reply: ReplyEntry) {
         self.reply(self.directory(name), reply);
+    }
+
+    fn ask<T>(&self, question: impl FnOnce(&Reader) -> Result<T, CatalogError>) -> Result<T, Errno> {
+        answer(self.readers.ask_within(LONGEST, question))
     }
 
     fn reply(&self, attributes: Result<FileAttr, Errno>, reply: ReplyEntry) {
@@ -148,7 +152,7 @@ impl Relations {
         if name == "." {
             return self.reply_directory(above, reply);
         }
-        let found = ask(&self.readers, |reader| {
+        let found = self.ask(|reader| {
             if name == ".." {
                 return Ok(Found::Above(reader.parent(above)?));
             }
@@ -192,12 +196,12 @@ impl Relations {
     /// Lists what lies under a name in `links`.
     pub(super) fn list(&self, name: i64, offset: u64, mut stream: Stream) {
         let listed = self.dots(&mut stream, offset, links_ino(name), || {
-            let parent = ask(&self.readers, |reader| reader.parent(name))?;
+            let parent = self.ask(|reader| reader.parent(name))?;
             Ok(parent.map_or(control::DIRECTORY_INO, links_ino))
         });
         let listed = listed.and_then(|goes_on| match goes_on {
             false => Ok(()),
-            true => ask(&self.readers, |reader| {
+            true => self.ask(|reader| {
                 let Some(shown) = reader.shown_by_number(name)? else { return Ok(()) };
                 let after = i64::try_from(offset.saturating_sub(2)).unwrap_or(i64::MAX);
                 let Some(version) = shown.version else {
@@ -248,7 +252,7 @@ impl Relations {
 
     /// The attributes of a collection's directory, or of that of all.
     pub(super) fn collection(&self, number: u64) -> Result<FileAttr, Errno> {
-        let is_there = number == ALL || ask(&self.readers, |reader| reader.is_collection(signed(number)))?;
+        let is_there = number == ALL || self.ask(|reader| reader.is_collection(signed(number)))?;
         match is_there {
             true => Ok(self.owner.directory(collection_ino(number), self.collections.changed())),
             false => Err(Errno::ENOENT),
@@ -268,13 +272,13 @@ impl Relations {
             _ => {}
         }
         if number == ALL {
-            return match ask(&self.readers, |reader| reader.collection_called(name)) {
+            return match self.ask(|reader| reader.collection_called(name)) {
                 Ok(Some(number)) => self.reply_collection(number.unsigned_abs(), reply),
                 Ok(None) => reply.error(Errno::ENOENT),
                 Err(errno) => reply.error(errno),
             };
         }
-        match ask(&self.readers, |reader| member_path(reader, signed(number), name)) {
+        match self.ask(|reader| member_path(reader, signed(number), name)) {
             Err(errno) => reply.error(errno),
             Ok(None) => reply.error(Errno::ENOENT),
             Ok(Some(path)) => {
@@ -301,10 +305,8 @@ impl Relations {
             _ => {}
         }
         let uri = written(name);
-        let found = match ask(&self.readers, |reader| reader.path_of_uri(&uri, ROOT)) {
-            Ok(None) => {
-                ask(&self.readers, |reader| reader.canonical(&uri)?.map(|name| reader.tree_path(name)).transpose())
-            }
+        let found = match self.ask(|reader| reader.path_of_uri(&uri, ROOT)) {
+            Ok(None) => self.ask(|reader| reader.canonical(&uri)?.map(|name| reader.tree_path(name)).transpose()),
             found => found,
         };
         match found {
@@ -328,7 +330,7 @@ impl Relations {
                 return Ok(());
             }
             let after = i64::try_from(offset.saturating_sub(2)).unwrap_or(i64::MAX);
-            ask(&self.readers, |reader| {
+            self.ask(|reader| {
                 if number == ALL {
                     return reader.collections(after, |number, name| {
                         let own = number.unsigned_abs();
@@ -363,11 +365,8 @@ fn member_path(reader: &Reader, collection: i64, name: &str) -> Result<Option<St
     if name.len() < LONG || !name.contains('~') {
         return Ok(None);
     }
-    let (mut found, began) = (None, Instant::now());
+    let mut found = None;
     reader.members(collection, 0, |_, member| {
-        if began.elapsed() > LONGEST_SCAN {
-            return Err(CatalogError::Slow(LONGEST_SCAN));
-        }
         let path = reader.tree_path(member)?;
         found = (member_name(&path) == name).then_some(path);
         Ok(found.is_none())
