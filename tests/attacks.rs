@@ -10,7 +10,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -534,28 +534,21 @@ fn a_mount_point_that_is_exchanged_while_the_source_is_looked_for_is_not_followe
 fn a_users_mount_keeps_its_permissions_and_no_file_is_executed() {
     support::require(&["unshare", "fusermount3", "setpriv"]);
     let source = Source::start(&[("/a", "one")], &[]);
-    let folder = tempfile::tempdir().unwrap();
-    mode(folder.path(), 0o755);
     let script = format!(
         r#"
-        echo user_allow_other > {0}/fuse.conf; mount --bind {0}/fuse.conf /etc/fuse.conf
-        mkdir {0}/m {0}/home; chown 65534 {0}/m {0}/home; chmod 666 /dev/fuse
+        echo user_allow_other > $1/fuse.conf; mount --bind $1/fuse.conf /etc/fuse.conf
+        mkdir $1/m $1/home; chown 65534 $1/m $1/home; chmod 666 /dev/fuse
         user() {{ setpriv --reuid "$1" --regid 65534 --clear-groups "${{@:2}}"; }}
-        user 65534 {1} mount {2} {0}/m -o poll=0,cache={0}/home/cache,allow_other,umask=077
-        trap 'umount -l {0}/m' EXIT
-        user 65534 cat {0}/m/a
-        if user 65533 cat {0}/m/a 2>/dev/null; then echo "another user reads it"; fi
-        if user 65533 ls {0}/m 2>/dev/null; then echo "another user lists it"; fi
-        findmnt -no OPTIONS {0}/m | tr , '\n' | grep -xE 'noexec|default_permissions' | sort | tr '\n' ' '
+        user 65534 {PROGRAM} mount {0} $1/m -o poll=0,cache=$1/home/cache,allow_other,umask=077
+        trap "umount -l $1/m" EXIT
+        user 65534 cat $1/m/a
+        if user 65533 cat $1/m/a 2>/dev/null; then echo "another user reads it"; fi
+        if user 65533 ls $1/m 2>/dev/null; then echo "another user lists it"; fi
+        findmnt -no OPTIONS $1/m | tr , '\n' | grep -xE 'noexec|default_permissions' | sort | tr '\n' ' '
         "#,
-        folder.path().display(),
-        PROGRAM,
         source.url("/")
     );
-    let output = Command::new("unshare")
-        .args(["--mount", "--propagation", "private", "bash", "-euo", "pipefail", "-c", &script])
-        .output()
-        .unwrap();
+    let output = in_own_mounts(&script);
     assert!(output.status.success(), "{}", text(&output));
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "onedefault_permissions noexec");
     // Of root's mount: what is executed is the dynamic linker, with a program of the Source's.
@@ -569,6 +562,47 @@ fn a_users_mount_keeps_its_permissions_and_no_file_is_executed() {
     assert!(Command::new(&linker).arg("/bin/true").status().unwrap().success());
     let output = Command::new(&linker).arg(mirror.path("true")).output().unwrap();
     assert!(!output.status.success(), "{}", text(&output));
+}
+
+/// Runs a script of bash, in which `$1` is a new directory that anybody may enter, in its own namespace of mounts.
+fn in_own_mounts(script: &str) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    mode(folder.path(), 0o755);
+    Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "bash", "-euo", "pipefail", "-c", script, "bash"])
+        .arg(folder.path())
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn what_is_checked_hinders_no_usual_mount() {
+    support::require(&["unshare", "fusermount3", "setpriv"]);
+    let source = Source::start(&[("/a", "one")], &[]);
+    // Above the cache lies a directory of root's that others may enter and not list.
+    let entered = format!(
+        r#"
+        mkdir -m 711 $1/top; mkdir $1/top/home $1/m; chown 65534 $1/top/home $1/m; chmod 666 /dev/fuse
+        setpriv --reuid 65534 --regid 65534 --clear-groups {PROGRAM} mount {0} $1/m -o poll=0,cache=$1/top/home/cache
+        trap "umount -l $1/m" EXIT
+        setpriv --reuid 65534 --regid 65534 --clear-groups cat $1/m/a
+        "#,
+        source.url("/")
+    );
+    // Where root's mounts would lock their directories nothing can be written.
+    let locked = format!(
+        r#"
+        mkdir $1/m; mount -t tmpfs -o ro none /run
+        {PROGRAM} mount {0} $1/m -o poll=0,cache=$1/cache
+        trap "umount -l $1/m" EXIT
+        cat $1/m/a
+        "#,
+        source.url("/")
+    );
+    for script in [entered, locked] {
+        let output = in_own_mounts(&script);
+        assert!(output.status.success() && output.stdout == b"one", "{}", text(&output));
+    }
 }
 
 /// A hub that verifies each subscription once, with this challenge, and keeps to itself what it was sent.

@@ -271,46 +271,66 @@ struct Mounted {
 
 /// A directory that is held while it is being mounted on: two at once would stack their mounts.
 struct Claim {
-    _lock: File,
+    _lock: LockFile,
     note: Option<String>,
 }
 
 /// Where root's mounts lock their directories.
 const LOCKS: &str = "/run/resourcesync";
 
-/// What is locked for a directory: for root a file of its own, since any user who can read a directory can lock it, too; for
-/// others the directory.
-fn lock_file(mount_point: &OwnedFd) -> std::io::Result<File> {
+/// What is locked for a directory.
+enum LockFile {
+    /// For root a file of its own, since any user who can read a directory can lock it, too.
+    Own(File),
+    /// For others, and where `/run` is read-only, the directory.
+    Directory(File),
+}
+
+impl LockFile {
+    fn file(&self) -> &File {
+        match self {
+            Self::Own(file) | Self::Directory(file) => file,
+        }
+    }
+}
+
+fn lock_file(mount_point: &OwnedFd) -> std::io::Result<LockFile> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = File::from(rustix::fs::openat(mount_point, ".", flags, rustix::fs::Mode::empty())?);
     if !geteuid().is_root() {
-        return Ok(directory);
+        return Ok(LockFile::Directory(directory));
     }
     let metadata = directory.metadata()?;
     let name = format!("mount-{:x}-{:x}", metadata.dev(), metadata.ino());
     let owners = private::Owners { users: &[], above: &[], is_private_group: &users::is_private_group };
-    let (locks, _) = private::open(Path::new(LOCKS), owners).map_err(std::io::Error::other)?;
-    private::file(&locks, Path::new(&name), OFlags::RDWR | OFlags::CREATE)
+    let own = private::open(Path::new(LOCKS), owners).map_err(std::io::Error::from).and_then(|(locks, _)| {
+        private::file(&locks, Path::new(&name), OFlags::RDWR | OFlags::CREATE).map(LockFile::Own)
+    });
+    match own {
+        Err(error) if error.kind() == std::io::ErrorKind::ReadOnlyFilesystem => Ok(LockFile::Directory(directory)),
+        own => own,
+    }
 }
 
 /// Claims a directory. A lock of a user who could not mount here is waited for, and then ignored.
 fn claim(task: &Task) -> Result<Claim, String> {
     let directory = task.directory.display();
     let error = |error: std::io::Error| format!("{directory}: {error}");
-    let file = lock_file(&task.mount_point).map_err(error)?;
+    let lock = lock_file(&task.mount_point).map_err(error)?;
+    let file = lock.file();
     let began = Instant::now();
     let mut note = None;
     loop {
-        match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+        match rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => break,
             Err(rustix::io::Errno::WOULDBLOCK) if began.elapsed() <= CLAIM => {
                 std::thread::sleep(Duration::from_millis(10));
             }
             Err(rustix::io::Errno::WOULDBLOCK) => {
-                let holder = Holder::find(&file);
+                let holder = Holder::find(file);
                 let who = holder.as_ref().map_or_else(|| "another process".to_owned(), ToString::to_string);
                 let text = format!("{directory}: {who} holds a lock on it (flock)");
-                if geteuid().is_root() || holder.is_some_and(|holder| holder.uid == geteuid().as_raw()) {
+                if matches!(lock, LockFile::Own(_)) || holder.is_some_and(|holder| holder.uid == geteuid().as_raw()) {
                     return Err(format!("{text}; end it, or wait until it ends"));
                 }
                 note = Some(format!("{text}; it was waited for {} s, and ignored", CLAIM.as_secs()));
@@ -321,7 +341,7 @@ fn claim(task: &Task) -> Result<Claim, String> {
     }
     match mounts::at(&task.directory).map_err(error)? {
         Some(mounted) => Err(super::mount::taken(&mounted)),
-        None => Ok(Claim { _lock: file, note }),
+        None => Ok(Claim { _lock: lock, note }),
     }
 }
 

@@ -67,6 +67,20 @@ const REFUSED: &[c_long] = &[
 const REFUSED_HERE: &[c_long] = &[SYS_ioperm, SYS_iopl, SYS_mknod, SYS_modify_ldt, SYS_uselib];
 #[cfg(not(target_arch = "x86_64"))]
 const REFUSED_HERE: &[c_long] = &[];
+/// What marks a call of the x32 interface, which a kernel may have beside that of 64 bits; no thread is started by it. The
+/// numbers are of calls that have others there: execve, ptrace, kexec_load, process_vm_readv, process_vm_writev, execveat.
+#[cfg(target_arch = "x86_64")]
+const X32: c_long = 0x4000_0000;
+#[cfg(target_arch = "x86_64")]
+const REFUSED_X32: &[c_long] = &[SYS_clone, SYS_clone3, 520, 521, 528, 539, 540, 545];
+
+/// All calls that are refused, in each interface that this processor has.
+fn refused() -> impl Iterator<Item = c_long> {
+    let here = REFUSED.iter().chain(REFUSED_HERE).copied();
+    #[cfg(target_arch = "x86_64")]
+    let here = here.clone().chain(here.chain(REFUSED_X32.iter().copied()).map(|call| call | X32));
+    here
+}
 
 /// Refuses these calls to this thread and all that it starts. Returns false where seccomp is not known for this processor.
 ///
@@ -74,7 +88,7 @@ const REFUSED_HERE: &[c_long] = &[];
 /// If the kernel does not take the filter.
 pub(super) fn refuse() -> Result<bool, String> {
     let Ok(processor) = std::env::consts::ARCH.try_into() else { return Ok(false) };
-    let mut rules: BTreeMap<_, _> = REFUSED.iter().chain(REFUSED_HERE).map(|call| (*call, Vec::new())).collect();
+    let mut rules: BTreeMap<_, _> = refused().map(|call| (call, Vec::new())).collect();
     rules.insert(SYS_clone, namespaces()?);
     // What clone3 is asked for lies in memory, where no filter sees it; without it, threads are started by clone.
     let clone3 = BTreeMap::from([(SYS_clone3, Vec::new())]);

@@ -52,6 +52,16 @@ pub enum Exposed {
     },
 }
 
+impl From<Exposed> for io::Error {
+    fn from(exposed: Exposed) -> Self {
+        let kind = match &exposed {
+            Exposed::Io { source, .. } => source.kind(),
+            Exposed::Owner { .. } | Exposed::Writable { .. } => io::ErrorKind::PermissionDenied,
+        };
+        Self::new(kind, exposed)
+    }
+}
+
 impl Exposed {
     fn io(path: &Path, source: impl Into<io::Error>) -> Self {
         Self::Io { path: path.display().to_string(), source: source.into() }
@@ -94,8 +104,11 @@ impl Owners<'_> {
         if mode & 0o1000 != 0 && !is_last {
             return Ok(());
         }
-        // With an access control list, these are the permissions of whomever it names.
-        let has_list = || rustix::fs::fgetxattr(directory, "system.posix_acl_access", &mut [0_u8; 0][..]).is_ok();
+        // With an access control list, these are the permissions of whomever it names. Where that is not told, there may be one.
+        let has_list = || {
+            let list = rustix::fs::fgetxattr(directory, "system.posix_acl_access", &mut [0_u8; 0][..]);
+            !matches!(list, Err(rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP))
+        };
         let by_group = mode & 0o020 != 0 && (has_list() || !(self.is_private_group)(metadata.gid(), owner));
         match (mode & 0o002 != 0, by_group) {
             (true, _) => Err(Exposed::Writable { path: shown(), who: "everybody", mode, change: "o-w" }),
@@ -108,6 +121,17 @@ impl Owners<'_> {
 fn open_directory(above: impl AsFd, name: &Path) -> rustix::io::Result<File> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat(above, name, flags, Mode::empty()).map(File::from)
+}
+
+/// Opens a directory on the way to another: one that may be entered and not listed is passed through.
+fn open_above(above: impl AsFd, name: &Path) -> rustix::io::Result<File> {
+    match open_directory(&above, name) {
+        Err(rustix::io::Errno::ACCESS) => {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            rustix::fs::openat(above, name, flags, Mode::empty()).map(File::from)
+        }
+        opened => opened,
+    }
 }
 
 /// The most symbolic links in a path, as the kernel has it.
@@ -177,7 +201,7 @@ impl<'o> Walk<'o> {
                 return self.along(&target, is_last, make);
             }
         }
-        let directory = open_directory(above, name).map_err(io)?;
+        let directory = if is_last { open_directory(above, name) } else { open_above(above, name) }.map_err(io)?;
         if is_new && !is_last && rustix::process::geteuid().is_root() {
             directory.set_permissions(Permissions::from_mode(0o755)).map_err(|error| Exposed::io(&path, error))?;
         }
@@ -226,7 +250,8 @@ pub fn give_below(directory: &File, uid: u32, gid: u32) -> io::Result<()> {
     for entry in rustix::fs::Dir::read_from(directory)? {
         let entry = entry?;
         let name = entry.file_name();
-        if matches!(name.to_bytes(), b"." | b"..") {
+        // What fsck(8) finds is for root.
+        if matches!(name.to_bytes(), b"." | b".." | b"lost+found") {
             continue;
         }
         match rustix::fs::openat(directory, name, OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
