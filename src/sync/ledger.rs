@@ -71,9 +71,13 @@ pub(super) struct Limits {
     pub log: u64,
 }
 
+/// What is done with the writer.
+type Job = Box<dyn FnOnce() + Send>;
+
 #[derive(Debug)]
 struct Inner {
     writer: Arc<Mutex<Writer>>,
+    steps: std::sync::mpsc::Sender<Job>,
     facts: mpsc::UnboundedSender<Fact>,
     pending: Mutex<Pending>,
     /// Told of each time that content is not in the store after all.
@@ -90,6 +94,21 @@ struct Inner {
     open_files: OpenFiles,
 }
 
+/// Starts the thread that all steps run on, which ends with the ledger. It is one, and always the same: an allocator keeps for
+/// each thread what the largest step on it took for a moment.
+fn start_thread() -> std::io::Result<std::sync::mpsc::Sender<Job>> {
+    let (sender, jobs) = std::sync::mpsc::channel::<Job>();
+    let runtime = tokio::runtime::Handle::current();
+    std::thread::Builder::new().name("writer".to_owned()).spawn(move || {
+        let _context = runtime.enter();
+        for job in jobs {
+            // A bug ends one step.
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
+        }
+    })?;
+    Ok(sender)
+}
+
 impl Ledger {
     pub(super) fn open(
         writer: Writer,
@@ -104,9 +123,11 @@ impl Ledger {
         let cut_off = writer.meta(ENDED)?.as_deref() != Some(WELL);
         writer.set_meta(ENDED, "")?;
         let (facts, incoming) = mpsc::unbounded_channel();
+        let steps = start_thread().map_err(|error| SyncError::Catalog(format!("cannot start a thread: {error}")))?;
         let stored = AtomicU64::new(writer.stored_bytes()?);
         let ledger = Self(Arc::new(Inner {
             writer: Arc::new(Mutex::new(writer)),
+            steps,
             facts,
             pending: Mutex::default(),
             missed: watch::Sender::new(()),
@@ -133,13 +154,14 @@ impl Ledger {
         look(&mut self.0.writer.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Runs a long step on a thread that may block, and announces what it changed.
+    /// Runs a step on the thread of the writer, and announces what it changed. It is done also if the caller goes away.
     pub(super) async fn step<T: Send + 'static>(
         &self,
         step: impl FnOnce(&mut Writer) -> Result<(T, Changes), CatalogError> + Send + 'static,
     ) -> Result<T, SyncError> {
         let ledger = self.clone();
-        let done = tokio::task::spawn_blocking(move || {
+        let (finish, finished) = oneshot::channel();
+        let job = move || {
             let mut writer = ledger.0.writer.lock().unwrap_or_else(PoisonError::into_inner);
             // What a long step left is written back behind, unless that takes too long.
             let is_long = !ledger.0.long_step.load(Ordering::Acquire) && writer.log_size() > ledger.0.limits.log;
@@ -153,12 +175,16 @@ impl Ledger {
             }
             drop(writer);
             // Here, for the caller may be gone by now: a sync has a deadline.
-            done.map(|(value, changes)| {
+            let done = done.map(|(value, changes)| {
                 ledger.announce(changes);
                 value
-            })
-        });
-        Ok(done.await.map_err(|error| SyncError::Catalog(error.to_string()))??)
+            });
+            let _ = finish.send(done);
+        };
+        // The thread lives as long as the ledger does.
+        let _ = self.0.steps.send(Box::new(job));
+        let done = finished.await.map_err(|_| SyncError::Catalog("a bug ended a step; see the log".to_owned()))?;
+        Ok(done?)
     }
 
     /// A long step was made: what it left in the write-ahead log is brought into the database soon.
