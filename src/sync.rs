@@ -691,6 +691,14 @@ impl Engine {
         }
     }
 
+    /// Waits until the step of the catalog that is under way has ended.
+    ///
+    /// # Errors
+    /// As [`Self::close`].
+    pub async fn finish_step(&self) -> Result<(), SyncError> {
+        self.ledger.finish_step().await
+    }
+
     /// Brings everything to the disk, before the end.
     ///
     /// # Errors

@@ -130,6 +130,30 @@ fn a_user_that_is_not_there_and_a_cache_that_is_not_ours_are_refused() {
     assert_eq!(fs::metadata(cache.join("letters")).unwrap().uid(), 0);
 }
 
+#[test]
+fn a_directory_that_another_mount_holds_is_not_waited_for_without_end() {
+    let source = Source::start(&[("/a", "one")], &[]);
+    let mirror = Mirror::mount(&source.url("/"), "poll=0");
+    mirror.unmount();
+    mirror.wait_for_end();
+    let directory = fs::metadata(&mirror.directory).unwrap();
+    let lock = format!("/run/resourcesync/mount-{:x}-{:x}", directory.dev(), directory.ino());
+    let held = fs::File::open(lock).unwrap();
+    rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let began = Instant::now();
+    let output = mirror.try_mount();
+    assert!(began.elapsed() < Duration::from_secs(25), "{:?}", began.elapsed());
+    assert_eq!(output.status.code(), Some(32));
+    assert!(text(&output).contains("of user 0 (root) holds a lock on it"), "{}", text(&output));
+    drop(held);
+    // It is not mounted later, when the caller has gone away.
+    mirror.wait_for_end();
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(mirror.guard().is_none() && mirror.names("").is_empty());
+    assert!(mirror.try_mount().status.success());
+    agrees(&mirror, &source);
+}
+
 /// A name server of this test's own, which knows one name.
 fn knows(address: &str, answer: [u8; 4]) {
     let socket = UdpSocket::bind((address, 53)).unwrap();

@@ -202,12 +202,10 @@ pub(super) fn give(cache: &Path, user: &User) -> Result<(), String> {
             users::describe(owner)
         ));
     }
-    let mut own = Vec::new();
     for item in std::fs::read_dir(cache).map_err(|error| failed(cache, error))? {
         let path = item.map_err(|error| failed(cache, error))?.path();
         // What each ext4 file system has at its top is root's.
-        if path.ends_with("lost+found") {
-            own.push(path);
+        if path.ends_with(private::LOST_AND_FOUND) {
             continue;
         }
         if !path.file_name().and_then(|name| name.to_str()).is_some_and(|name| OWN.contains(&name)) {
@@ -221,9 +219,6 @@ pub(super) fn give(cache: &Path, user: &User) -> Result<(), String> {
     }
     let directory = std::fs::File::open(cache).map_err(|error| failed(cache, error))?;
     private::give_below(&directory, user.uid, user.gid).map_err(|error| failed(cache, error))?;
-    for path in own {
-        std::os::unix::fs::lchown(&path, Some(0), Some(0)).map_err(|error| failed(&path, error))?;
-    }
     // Last: if this is cut off, it is done again.
     std::os::unix::fs::fchown(&directory, Some(user.uid), Some(user.gid)).map_err(|error| failed(cache, error))
 }

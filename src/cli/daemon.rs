@@ -61,6 +61,8 @@ const GLANCE: Duration = Duration::from_millis(100);
 const DESCRIPTORS: u64 = 65_536;
 /// How long the end may take.
 const LAST_WORDS: Duration = Duration::from_secs(20);
+/// How long a step of the catalog is waited for, where nothing is to be kept.
+const LAST_STEP: Duration = Duration::from_secs(2);
 /// Listings bring attributes with them as long as what the kernel then knows of all resources takes no more than this part of
 /// the memory. It gives it back where others need it, as it does of a local disk: an inode and its name
 /// take 1,088 bytes here, and 1,320 on ext4. Of a mount that is new, the number of resources is not known
@@ -296,6 +298,8 @@ async fn serve(task: &Task, prepared: Prepared, exposed: bool, tell: &Tell) -> D
     }
     notifier.close().await;
     if let Some(stop) = failure {
+        // The cache may be another's after that, or be removed. A step that takes longer is undone when it is opened again.
+        let _ = tokio::time::timeout(LAST_STEP, engine.finish_step()).await;
         return Err(stop);
     }
     match tokio::time::timeout(LAST_WORDS, engine.close()).await {

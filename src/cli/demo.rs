@@ -185,11 +185,11 @@ fn read_latest(path: &Path) -> Result<u64, Stop> {
             Ok(content) => return Ok(content.len() as u64),
             Err(error) => error,
         };
-        while version()? == before {
-            if began.elapsed() > SHOWN_WITHIN {
-                return Err(failed(error));
-            }
+        while began.elapsed() < SHOWN_WITHIN && version()? == before {
             std::thread::sleep(EVERY);
+        }
+        if began.elapsed() >= SHOWN_WITHIN {
+            return Err(failed(error));
         }
     }
 }

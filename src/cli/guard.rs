@@ -282,7 +282,7 @@ const LOCKS: &str = "/run/resourcesync";
 enum LockFile {
     /// For root a file of its own, since any user who can read a directory can lock it, too.
     Own(File),
-    /// For others, and where `/run` is read-only, the directory.
+    /// For others, and where `/run` is read-only, the directory. A mount that can write there is not known to one that cannot.
     Directory(File),
 }
 

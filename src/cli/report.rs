@@ -337,7 +337,8 @@ impl Reporter {
         }
         match last {
             Some((last, took)) if took > QUICK => {
-                self.runtime.spawn_blocking(make);
+                // Begun by one of the runtime's threads: a new thread is as urgent as the one that starts it.
+                self.runtime.spawn(async move { drop(tokio::task::spawn_blocking(make)) });
                 last
             }
             _ => make(),

@@ -67,18 +67,22 @@ const REFUSED: &[c_long] = &[
 const REFUSED_HERE: &[c_long] = &[SYS_ioperm, SYS_iopl, SYS_mknod, SYS_modify_ldt, SYS_uselib];
 #[cfg(not(target_arch = "x86_64"))]
 const REFUSED_HERE: &[c_long] = &[];
-/// What marks a call of the x32 interface, which a kernel may have beside that of 64 bits; no thread is started by it. The
-/// numbers are of calls that have others there: execve, ptrace, kexec_load, process_vm_readv, process_vm_writev, execveat.
+/// What marks a call of the x32 interface, which a kernel may have beside that of 64 bits; no thread is started by it.
 #[cfg(target_arch = "x86_64")]
 const X32: c_long = 0x4000_0000;
+/// Calls that have other numbers there: execve, ptrace, kexec_load, process_vm_readv, process_vm_writev, execveat. Kernels
+/// before 5.4 know these without the mark, too.
 #[cfg(target_arch = "x86_64")]
-const REFUSED_X32: &[c_long] = &[SYS_clone, SYS_clone3, 520, 521, 528, 539, 540, 545];
+const REFUSED_X32: &[c_long] = &[520, 521, 528, 539, 540, 545];
 
 /// All calls that are refused, in each interface that this processor has.
 fn refused() -> impl Iterator<Item = c_long> {
     let here = REFUSED.iter().chain(REFUSED_HERE).copied();
     #[cfg(target_arch = "x86_64")]
-    let here = here.clone().chain(here.chain(REFUSED_X32.iter().copied()).map(|call| call | X32));
+    let here = {
+        let here = here.chain(REFUSED_X32.iter().copied());
+        here.clone().chain(here.chain([SYS_clone, SYS_clone3]).map(|call| call | X32))
+    };
     here
 }
 

@@ -521,12 +521,12 @@ impl fuser::Filesystem for Filesystem {
 
     fn readdir(&self, _request: &Request, ino: INodeNo, _fh: FileHandle, offset: u64, reply: ReplyDirectory) {
         self.count(Kind::Readdir, ino);
-        self.list(ino, offset, Stream::Plain(reply));
+        self.list(ino, offset, Stream::plain(reply));
     }
 
     fn readdirplus(&self, _request: &Request, ino: INodeNo, _fh: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
         self.count(Kind::Readdirplus, ino);
-        self.list(ino, offset, Stream::Plus(reply, self.generation));
+        self.list(ino, offset, Stream::plus(reply, self.generation));
     }
 
     fn statfs(&self, _request: &Request, ino: INodeNo, reply: ReplyStatfs) {

@@ -34,6 +34,8 @@ const HEADER: Duration = Duration::from_secs(5);
 const BODY: Duration = Duration::from_secs(30);
 /// The most events of a hub that wait to be handled.
 pub(super) const MOST_EVENTS: usize = 16;
+/// How long the answer to a delivery waits that is refused: a sender that does not stop makes less work.
+const REFUSED: Duration = Duration::from_millis(250);
 /// How long a lease is taken for whose length makes no sense, and the longest that is believed, in seconds.
 const SENSELESS: Duration = Duration::from_secs(3600);
 const LONGEST_LEASE: f64 = 366.0 * 86_400.0;
@@ -248,32 +250,34 @@ async fn delivery(
     let channel = subscriber.channel.id;
     let (head, body) = request.into_parts();
     if names_another_topic(&head.headers, subscriber) {
-        context.board.note(channel, |standing| standing.refused.foreign += 1);
-        tracing::warn!(topic = subscriber.subscription.topic, "a delivery of another topic; refused");
-        return say(StatusCode::FORBIDDEN, "this is a subscription to another topic\n");
+        return refuse(context, subscriber, Refusal::Foreign).await;
     }
     let most = context.bounds.delivery;
     // What announces that it is too large, or is not signed, need not be sent.
     if body.size_hint().lower() > most {
-        return too_large(context, subscriber);
+        return refuse(context, subscriber, Refusal::TooLarge).await;
     }
     let signature = only_signature(&head.headers);
     if subscriber.signed && signature.is_none() {
-        return forged(context, subscriber);
+        return refuse(context, subscriber, Refusal::Forged).await;
     }
-    let Ok(_turn) = tokio::time::timeout(BODY, bodies.acquire()).await else {
+    let Ok(turn) = tokio::time::timeout(BODY, bodies.acquire()).await else {
         return say(StatusCode::SERVICE_UNAVAILABLE, "there is too much at once; try again\n");
     };
     let body = match tokio::time::timeout(BODY, whole(body, most)).await {
         Err(_) => return say(StatusCode::REQUEST_TIMEOUT, "the body does not come\n"),
         Ok(Ok(body)) => body,
-        Ok(Err(Unread::TooLarge)) => return too_large(context, subscriber),
+        Ok(Err(Unread::TooLarge)) => {
+            drop(turn);
+            return refuse(context, subscriber, Refusal::TooLarge).await;
+        }
         Ok(Err(Unread::Broken)) => return say(StatusCode::BAD_REQUEST, "the body broke off\n"),
     };
     if subscriber.signed
         && !is_signed(&context.verifying, signature.as_deref(), &subscriber.subscription.secret, &body).await
     {
-        return forged(context, subscriber);
+        drop((body, turn));
+        return refuse(context, subscriber, Refusal::Forged).await;
     }
     match tokio::time::timeout(BODY, context.engine.deliver(&subscriber.channel, body)).await {
         Ok(Ok(_)) => {
@@ -326,23 +330,51 @@ fn names_another_topic(headers: &HeaderMap, subscriber: &Subscriber) -> bool {
     named.peek().is_some() && !named.any(|link| known.iter().any(|known| same(&link.href, known)))
 }
 
-/// A delivery is larger than is taken.
-fn too_large(context: &Context, subscriber: &Subscriber) -> Response<Body> {
-    context.board.note(subscriber.channel.id, |standing| standing.refused.too_large += 1);
-    let beyond = bounds::DELIVERY.passed("the size of a delivery", &context.bounds);
-    tracing::warn!(topic = subscriber.subscription.topic, %beyond, "refused");
-    let most = context.bounds.delivery;
-    say(StatusCode::PAYLOAD_TOO_LARGE, format!("no more than {most} bytes are taken\n"))
+/// Why a delivery is refused.
+enum Refusal {
+    /// It is of another topic.
+    Foreign,
+    /// It is larger than is taken.
+    TooLarge,
+    /// It is not from a hub that knows our secret.
+    Forged,
 }
 
-/// A delivery is not from a hub that knows our secret.
-fn forged(context: &Context, subscriber: &Subscriber) -> Response<Body> {
+/// Counts a delivery that is refused, and answers it.
+async fn refuse(context: &Context, subscriber: &Subscriber, refusal: Refusal) -> Response<Body> {
+    let mut so_far = 0;
     context.board.note(subscriber.channel.id, |standing| {
-        standing.refused.forged += 1;
-        standing.unsigned += 1;
+        let count = match refusal {
+            Refusal::Foreign => &mut standing.refused.foreign,
+            Refusal::TooLarge => &mut standing.refused.too_large,
+            Refusal::Forged => {
+                standing.unsigned += 1;
+                &mut standing.refused.forged
+            }
+        };
+        *count += 1;
+        so_far = *count;
     });
-    tracing::warn!(topic = subscriber.subscription.topic, "refused a delivery without one valid X-Hub-Signature");
-    say(StatusCode::FORBIDDEN, "X-Hub-Signature does not verify\n")
+    let most = context.bounds.delivery;
+    let (why, response) = match refusal {
+        Refusal::Foreign => {
+            ("another topic".to_owned(), say(StatusCode::FORBIDDEN, "this is a subscription to another topic\n"))
+        }
+        Refusal::TooLarge => (
+            bounds::DELIVERY.passed("the size of a delivery", &context.bounds).to_string(),
+            say(StatusCode::PAYLOAD_TOO_LARGE, format!("no more than {most} bytes are taken\n")),
+        ),
+        Refusal::Forged => (
+            "no valid X-Hub-Signature, or more than one".to_owned(),
+            say(StatusCode::FORBIDDEN, "X-Hub-Signature does not verify\n"),
+        ),
+    };
+    // The log would be as long as the sender likes.
+    if so_far.is_power_of_two() {
+        tracing::warn!(topic = subscriber.subscription.topic, so_far, why, "refused a delivery");
+    }
+    tokio::time::sleep(REFUSED).await;
+    response
 }
 
 /// The signature of a delivery, if it has one and no other (WebSub 7.1).

@@ -381,13 +381,12 @@ impl Stay<'_> {
             match tokio::time::timeout_at(deadline, self.events.recv()).await {
                 Ok(Some(HubEvent { token, kind })) if token == subscription.token => match kind {
                     HubEventKind::Verified(lease) => return self.grant(&token, lease).await,
-                    // Anybody who knows the path can report that: a hub that means it does not verify. As long as a lease runs,
-                    // there is time to wait for that.
+                    // Anybody who knows the path can report that: a hub that means it does not verify. While a lease runs, there
+                    // is more time to wait for that.
                     HubEventKind::Denied(why) => {
                         denied = Some(format!("{}: it denies: {why}", subscription.hub));
-                        if !self.live {
-                            deadline = deadline.min(tokio::time::Instant::now() + DENIED_FOR_GOOD);
-                        }
+                        let wait = if self.live { self.left() / 2 } else { DENIED_FOR_GOOD };
+                        deadline = deadline.min(tokio::time::Instant::now() + wait.max(DENIED_FOR_GOOD));
                     }
                     HubEventKind::Doubted | HubEventKind::Unsubscribed => {}
                 },

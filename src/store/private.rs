@@ -224,7 +224,11 @@ pub fn open(path: &Path, owners: Owners<'_>) -> Result<(OwnedFd, PathBuf), Expos
         owners.check(path, directory, true)?;
     }
     match walk.at.pop() {
-        Some((directory, path)) => Ok((directory.into(), path)),
+        // It may have been opened as one on the way, which cannot be listed.
+        Some((directory, path)) => match open_directory(directory, Path::new(".")) {
+            Ok(directory) => Ok((directory.into(), path)),
+            Err(error) => Err(Exposed::io(&path, error)),
+        },
         None => Err(Exposed::io(path, io::ErrorKind::NotFound)),
     }
 }
@@ -241,7 +245,10 @@ pub fn remove_empty(path: &Path, owners: Owners<'_>) -> Result<(), Exposed> {
     rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR).map_err(|error| Exposed::io(path, error))
 }
 
-/// Gives all that is below a directory to a user, what is in a directory before that itself, without following any link.
+/// What fsck(8) finds is in a directory of this name, and is for root.
+pub const LOST_AND_FOUND: &str = "lost+found";
+
+/// Gives all that is below a directory, but for `lost+found`, to a user, what is in a directory before that itself, without following any link.
 ///
 /// # Errors
 /// If something cannot be given.
@@ -250,8 +257,7 @@ pub fn give_below(directory: &File, uid: u32, gid: u32) -> io::Result<()> {
     for entry in rustix::fs::Dir::read_from(directory)? {
         let entry = entry?;
         let name = entry.file_name();
-        // What fsck(8) finds is for root.
-        if matches!(name.to_bytes(), b"." | b".." | b"lost+found") {
+        if matches!(name.to_bytes(), b"." | b"..") || name.to_bytes() == LOST_AND_FOUND.as_bytes() {
             continue;
         }
         match rustix::fs::openat(directory, name, OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())

@@ -179,6 +179,8 @@ impl Ledger {
                 ledger.announce(changes);
                 value
             });
+            // Whoever waits for the step may be the last to use the ledger.
+            drop(ledger);
             let _ = finish.send(done);
         };
         // The thread lives as long as the ledger does.
@@ -459,6 +461,11 @@ impl Ledger {
         let (done, wait) = oneshot::channel();
         self.tell(Fact::Settled(done));
         wait.await.map_err(|_| SyncError::Catalog("the writer has ended already".to_owned()))
+    }
+
+    /// Waits until the steps that were asked for have ended.
+    pub(super) async fn finish_step(&self) -> Result<(), SyncError> {
+        self.step(|_| Ok(((), Changes::default()))).await
     }
 
     /// Writes what is still to be written, and brings everything to the disk.
