@@ -674,7 +674,9 @@ fn who_knows_a_callback_and_no_secret_changes_nothing() {
         format!("X-Hub-Signature: sha256={}\r\n", support::hex(&mac.finalize().into_bytes()))
     };
     let posts = |head: &str| send(&callback, "POST", &format!("\n{head}"), body.as_bytes());
+    let began = Instant::now();
     assert_eq!(posts(&signed("a guess")), "403");
+    assert!(began.elapsed() >= Duration::from_millis(250), "a flood of them is slowed down: {:?}", began.elapsed());
     let many: String = (0..94).map(|number| signed(&format!("guess {number}"))).collect();
     assert_eq!(posts(&(many + &signed(&secret))), "403", "no more than one signature is looked at");
     assert_eq!(posts(&signed(&secret)), "202");

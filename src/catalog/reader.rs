@@ -523,7 +523,8 @@ pub(super) struct Gate {
     opened: Condvar,
 }
 
-/// After so many steps of SQLite's machine it is looked whether a question has taken too long: some tens of µs.
+/// After so many steps of SQLite's machine the time of a question is checked. They take some tens of µs for pages in memory;
+/// from a slow disk, a question can take longer than its limit.
 const STEPS: i32 = 1000;
 
 /// The longest that a reader waits there: one who asks while another of his questions is being answered must get through.
