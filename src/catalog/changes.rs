@@ -138,6 +138,8 @@ struct Lived {
     hashes: Option<Vec<u8>>,
 }
 
+/// How many of the versions before a change are looked at for one with the same bytes in a package.
+const MOST_BEFORE: i64 = 8;
 /// How many of the versions of one time are compared with a change, where none has the same hashes.
 const MOST_COMPARED: i64 = 64;
 
@@ -371,8 +373,8 @@ impl Transaction<'_> {
         let known: Option<i64> = self
             .connection()
             .prepare_cached(
-                "SELECT id FROM version WHERE name IN (?1, ?2) AND until IS NOT NULL AND change = ?3 AND hashes = ?4 AND id < ?5
-                 ORDER BY id DESC LIMIT 1",
+                "SELECT id FROM version WHERE name IN (?1, ?2) AND until IS NOT NULL AND change = ?3 AND change < 4 AND hashes = ?4
+                 AND id < ?5 ORDER BY id DESC LIMIT 1",
             )?
             .query_row(params![names.own, names.in_directory, how.number(), hashes, fresh], |row| row.get(0))
             .optional()?;
@@ -651,17 +653,35 @@ impl Transaction<'_> {
         if record.hashes.is_empty() {
             return Ok(None);
         }
-        Ok(self
+        let hashes = record.hashes.to_bytes();
+        let stored: Option<i64> = self
             .connection()
             .prepare_cached(
-                "SELECT max(v.id) FROM (
-                     SELECT id, object FROM version WHERE name IN (?1, ?2) AND until IS NOT NULL AND hashes = ?3 LIMIT ?4) v
-                 WHERE v.object IS NOT NULL OR EXISTS (SELECT 1 FROM member m WHERE m.version = v.id)",
+                "SELECT id FROM version WHERE name IN (?1, ?2) AND until IS NOT NULL AND object IS NOT NULL AND hashes = ?3
+                 LIMIT 1",
             )?
-            .query_row(
-                params![names.own, names.in_directory, record.hashes.to_bytes(), MOST_COMPARED],
-                |row| row.get(0),
-            )?)
+            .query_row(params![names.own, names.in_directory, hashes], |row| row.get(0))
+            .optional()?;
+        if stored.is_some() {
+            return Ok(stored);
+        }
+        // Of those whose content lies in packages there is no index, and most Sources have none.
+        let mut packed = self.connection().prepare_cached(
+            "SELECT v.id FROM (
+                 SELECT id, hashes FROM version WHERE name = ?1 AND until IS NOT NULL ORDER BY begin DESC, id DESC LIMIT ?3) v
+             WHERE v.hashes = ?2 AND EXISTS (SELECT 1 FROM member m WHERE m.version = v.id) LIMIT 1",
+        )?;
+        let has_members: bool = self
+            .connection()
+            .prepare_cached("SELECT EXISTS (SELECT 1 FROM member)")?
+            .query_row([], |row| row.get(0))?;
+        for name in [names.own, names.in_directory].into_iter().filter(|_| has_members) {
+            let found = packed.query_row(params![name, hashes, MOST_BEFORE], |row| row.get(0)).optional()?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
     }
 
     /// The number that the next version will have.
