@@ -1,7 +1,7 @@
 //! Questions to the catalog, each over a read-only connection of its own.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -521,6 +521,8 @@ pub(super) struct Gate {
     is_closed: AtomicBool,
     lock: Mutex<()>,
     opened: Condvar,
+    /// How many steps were committed since the catalog was opened.
+    commits: AtomicU64,
 }
 
 /// After so many steps of SQLite's machine the time of a question is checked. They take some tens of µs for pages in memory;
@@ -535,6 +537,11 @@ impl Gate {
     pub(super) fn close(&self) -> impl Drop + '_ {
         self.is_closed.store(true, Ordering::Release);
         Closed(self)
+    }
+
+    /// A step was committed.
+    pub(super) fn committed(&self) {
+        self.commits.fetch_add(1, Ordering::Release);
     }
 
     fn pass(&self) {
@@ -561,6 +568,12 @@ impl Drop for Closed<'_> {
 impl Pool {
     pub(super) fn new(path: PathBuf, mapper: Arc<Mapper>, gate: Arc<Gate>) -> Self {
         Self { path, mapper, idle: Mutex::new(Vec::new()), gate }
+    }
+
+    /// How many steps were committed since the catalog was opened: as long as that is the same, so is every answer.
+    #[must_use]
+    pub fn commits(&self) -> u64 {
+        self.gate.commits.load(Ordering::Acquire)
     }
 
     /// Asks the catalog something.

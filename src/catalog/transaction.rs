@@ -11,7 +11,7 @@ use super::bulk::NewVersion;
 use super::changes::How;
 use super::filter::Filter;
 use super::listed::{Listed, Sameness};
-use super::reader::derived_uri;
+use super::reader::{Gate, derived_uri};
 use super::record::Record;
 use super::remembered::Remembered;
 use super::rows::{Changes, Outcome, Upserted};
@@ -83,6 +83,7 @@ pub struct Transaction<'w> {
     /// The sync that this step is, where it is not the first of its set.
     pub(super) sync: Option<i64>,
     pub(super) recent: Recent,
+    gate: Arc<Gate>,
 }
 
 /// A place in the tree for a resource.
@@ -145,6 +146,7 @@ impl<'w> Transaction<'w> {
         next_name: i64,
         next_version: i64,
         filter: Arc<Filter>,
+        gate: Arc<Gate>,
     ) -> Self {
         let now = Datetime::now().nanos();
         Self {
@@ -165,6 +167,7 @@ impl<'w> Transaction<'w> {
             sync: None,
             went_before: HashMap::new(),
             recent: Recent::default(),
+            gate,
         }
     }
 
@@ -712,6 +715,7 @@ impl<'w> Transaction<'w> {
         set_meta(&self.transaction, "next_name", &self.tree.next_name.to_string())?;
         set_meta(&self.transaction, "next_version", &self.next_version.to_string())?;
         self.transaction.commit()?;
+        self.gate.committed();
         Ok(self.tree.changes)
     }
 }

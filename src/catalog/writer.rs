@@ -126,7 +126,8 @@ impl Writer {
             |key| -> Result<i64> { Ok(meta(&self.connection, key)?.and_then(|value| value.parse().ok()).unwrap_or(8)) };
         let (next_name, next_version) = (number("next_name")?, number("next_version")?);
         let transaction = self.connection.unchecked_transaction()?;
-        Ok(Transaction::new(transaction, &self.mapper, next_name, next_version, Arc::clone(&self.filter)))
+        let (filter, gate) = (Arc::clone(&self.filter), Arc::clone(&self.gate));
+        Ok(Transaction::new(transaction, &self.mapper, next_name, next_version, filter, gate))
     }
 
     /// Makes a step that writes much. What it leaves in the write-ahead log is for [`Writer::checkpoint`], soon: this commit or

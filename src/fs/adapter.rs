@@ -57,6 +57,7 @@ pub struct Filesystem {
     io: Arc<Io>,
     opened: Opened,
     requests: Arc<Requests>,
+    recent: xattr::Recent,
     no_open: bool,
     no_opendir: bool,
 }
@@ -124,6 +125,7 @@ impl Filesystem {
             io,
             opened: Opened::default(),
             requests,
+            recent: xattr::Recent::new(),
             no_open: false,
             no_opendir: false,
         }
@@ -187,14 +189,22 @@ impl Filesystem {
         Ok(reader.parent(directory)?.unwrap_or(ROOT))
     }
 
-    fn xattrs(&self, ino: INodeNo) -> Result<xattr::Attributes, Errno> {
+    fn xattrs(&self, ino: INodeNo) -> Result<Arc<xattr::Attributes>, Errno> {
         match Place::of(ino.0) {
             Some(Place::Tree(Inode::Version(version))) => {
+                // First: what is found out may be newer than that.
+                let commits = self.readers.commits();
+                let verified = self.contents.verified(version);
+                if let Some(known) = self.recent.get(version, commits, verified) {
+                    return Ok(known);
+                }
                 let (row, links) = self.ask(|reader| xattr::facts(reader, version))?.ok_or(Errno::ENOENT)?;
-                Ok(xattr::attributes(&row, &links, self.contents.verified(version)))
+                let attributes = Arc::new(xattr::attributes(&row, &links, verified));
+                self.recent.put(version, commits, verified, &attributes);
+                Ok(attributes)
             }
-            Some(place @ (Place::Versions(_) | Place::Moment(..))) => self.versions.xattrs(place),
-            _ => Ok(xattr::Attributes::default()),
+            Some(place @ (Place::Versions(_) | Place::Moment(..))) => self.versions.xattrs(place).map(Arc::new),
+            _ => Ok(Arc::default()),
         }
     }
 
@@ -540,6 +550,8 @@ impl fuser::Filesystem for Filesystem {
 
     fn getxattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         self.count(Kind::Getxattr, ino);
+        // Whoever asks for the attributes of many files keeps this thread busy; others who wait for a processor come first.
+        std::thread::yield_now();
         // Access lists and security labels, which `ls -l` asks of each file, and the kernel never keeps: 2,000 requests for
         // 1,000 files. Told that there is no such thing here, and not just none of this file, it asks once.
         let Some(name) = name.to_str().filter(|name| name.starts_with("user.")) else {

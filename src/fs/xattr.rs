@@ -2,6 +2,10 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lru::LruCache;
 
 use super::Asked;
 use crate::catalog::{CatalogError, MementoRow, Reader, VersionRow};
@@ -10,6 +14,41 @@ use crate::printable;
 
 /// Extended attributes by their names.
 pub(super) type Attributes = BTreeMap<String, Vec<u8>>;
+
+/// The attributes of versions that were asked for last: who asks for one of them asks for all the others, too, and to find out
+/// what 400 links say takes as long each time.
+#[derive(Debug)]
+pub(super) struct Recent(Mutex<LruCache<i64, Known>>);
+
+#[derive(Debug)]
+struct Known {
+    /// The steps that the catalog had committed.
+    commits: u64,
+    verified: Option<bool>,
+    attributes: Arc<Attributes>,
+}
+
+impl Recent {
+    /// Of how many versions they are kept: those of one can be as large as its entry.
+    const MOST: usize = 8;
+
+    pub(super) fn new() -> Self {
+        Self(Mutex::new(LruCache::new(NonZeroUsize::new(Self::MOST).unwrap_or(NonZeroUsize::MIN))))
+    }
+
+    /// The attributes of a version, if they are known as of so many commits.
+    pub(super) fn get(&self, version: i64, commits: u64, verified: Option<bool>) -> Option<Arc<Attributes>> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = known.get(&version).filter(|known| (known.commits, known.verified) == (commits, verified))?;
+        Some(Arc::clone(&known.attributes))
+    }
+
+    /// Keeps what was found out after so many commits.
+    pub(super) fn put(&self, version: i64, commits: u64, verified: Option<bool>, attributes: &Arc<Attributes>) {
+        let known = Known { commits, verified, attributes: Arc::clone(attributes) };
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).put(version, known);
+    }
+}
 
 const OURS: &str = "user.resourcesync.";
 const ORIGIN: &str = "user.xdg.origin.url";
