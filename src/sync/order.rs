@@ -10,6 +10,7 @@ use std::io::{BufRead as _, BufReader, BufWriter, Seek as _, SeekFrom, Write as 
 use sha2::{Digest as _, Sha256};
 
 use super::lists::{About, Budget, Spooled};
+use super::step::YIELD_EVERY;
 use crate::bounds::{self, Beyond};
 use crate::catalog::{Beginning, Feed};
 use crate::document::{Datetime, DocumentError, Entry, Facts, Reader, Warnings};
@@ -118,6 +119,9 @@ pub(super) fn survey(
                 }
             };
             budget.take()?;
+            if (times.len() as u64).is_multiple_of(YIELD_EVERY) {
+                std::thread::yield_now();
+            }
             if times.len() as u64 >= document.bounds.changes {
                 return Err(bounds::CHANGES.passed("the number of changes of one list", &document.bounds).into());
             }
@@ -287,13 +291,16 @@ pub(super) fn each<E>(
         Order::Sorted(places) => Some(places.clone()),
     };
     let Some(places) = places else {
-        let mut place = 0;
+        let mut place = 0_u64;
         return loop {
             match reader.next() {
                 Ok(None) => break Ok(None),
                 Err(error) => break Ok(Some(Broken::Document(error))),
                 Ok(Some(entry)) => {
                     place += 1;
+                    if place.is_multiple_of(YIELD_EVERY) {
+                        std::thread::yield_now();
+                    }
                     if place > survey.done {
                         visit(entry, warnings)?;
                     }
