@@ -138,7 +138,7 @@ struct Lived {
     hashes: Option<Vec<u8>>,
 }
 
-/// How many of the versions before a change are looked at for one with the same bytes in a package.
+/// The number of preceding versions that are compared with a change to find the same bytes in a package.
 const MOST_BEFORE: i64 = 8;
 /// How many of the versions of one time are compared with a change, where none has the same hashes.
 const MOST_COMPARED: i64 = 64;
@@ -648,7 +648,7 @@ impl Transaction<'_> {
         Ok(next)
     }
 
-    /// An earlier version of the same bytes, whose content is still here.
+    /// An earlier version of the same bytes, whose content is in the store; or, of the last [`MOST_BEFORE`], in a package.
     pub(super) fn same_bytes_before(&self, names: Names, record: &Record) -> Result<Option<i64>> {
         if record.hashes.is_empty() {
             return Ok(None);
@@ -665,17 +665,20 @@ impl Transaction<'_> {
         if stored.is_some() {
             return Ok(stored);
         }
-        // Of those whose content lies in packages there is no index, and most Sources have none.
+        // Members are not indexed by digest, and most Sources have no packages.
+        let has_members: bool = self
+            .connection()
+            .prepare_cached("SELECT EXISTS (SELECT 1 FROM member)")?
+            .query_row([], |row| row.get(0))?;
+        if !has_members {
+            return Ok(None);
+        }
         let mut packed = self.connection().prepare_cached(
             "SELECT v.id FROM (
                  SELECT id, hashes FROM version WHERE name = ?1 AND until IS NOT NULL ORDER BY begin DESC, id DESC LIMIT ?3) v
              WHERE v.hashes = ?2 AND EXISTS (SELECT 1 FROM member m WHERE m.version = v.id) LIMIT 1",
         )?;
-        let has_members: bool = self
-            .connection()
-            .prepare_cached("SELECT EXISTS (SELECT 1 FROM member)")?
-            .query_row([], |row| row.get(0))?;
-        for name in [names.own, names.in_directory].into_iter().filter(|_| has_members) {
+        for name in [names.own, names.in_directory] {
             let found = packed.query_row(params![name, hashes, MOST_BEFORE], |row| row.get(0)).optional()?;
             if found.is_some() {
                 return Ok(found);

@@ -521,7 +521,7 @@ pub(super) struct Gate {
     is_closed: AtomicBool,
     lock: Mutex<()>,
     opened: Condvar,
-    /// How many steps were committed since the catalog was opened.
+    /// The number of transactions committed since the catalog was opened.
     commits: AtomicU64,
 }
 
@@ -539,7 +539,7 @@ impl Gate {
         Closed(self)
     }
 
-    /// A step was committed.
+    /// Counts a committed transaction.
     pub(super) fn committed(&self) {
         self.commits.fetch_add(1, Ordering::Release);
     }
@@ -570,7 +570,7 @@ impl Pool {
         Self { path, mapper, idle: Mutex::new(Vec::new()), gate }
     }
 
-    /// How many steps were committed since the catalog was opened: as long as that is the same, so is every answer.
+    /// The number of transactions committed since the catalog was opened. As long as it is the same, names and versions are.
     #[must_use]
     pub fn commits(&self) -> u64 {
         self.gate.commits.load(Ordering::Acquire)

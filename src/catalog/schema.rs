@@ -326,8 +326,9 @@ const STEPS: [&str; 10] = ["
     CREATE TRIGGER target_unused AFTER DELETE ON link WHEN NOT EXISTS (SELECT 1 FROM link WHERE target = OLD.target)
         BEGIN DELETE FROM target WHERE id = OLD.target; END;
 ", "
-    -- An index by digests is written all over: with a million versions of one resource, 60,000 more wrote 340 MiB to the log. So
-    -- only those are in one that are looked for by them: of changes without a time, and those whose content is in the store.
+    -- Inserts into an index by digest touch random pages: with millions of versions of one resource, 60,000 more wrote 340 MiB
+    -- to the write-ahead log. Only versions that are searched by digest are indexed: those of changes without a time, and
+    -- those whose content is in the store.
     DROP INDEX version_bytes;
     CREATE INDEX version_undated ON version (name, hashes, change)
         WHERE until IS NOT NULL AND hashes IS NOT NULL AND change < 4;

@@ -192,7 +192,9 @@ impl Filesystem {
     fn xattrs(&self, ino: INodeNo) -> Result<Arc<xattr::Attributes>, Errno> {
         match Place::of(ino.0) {
             Some(Place::Tree(Inode::Version(version))) => {
-                // First: what is found out may be newer than that.
+                // A process that reads attributes in a loop keeps this thread busy: other threads run first.
+                std::thread::yield_now();
+                // Before the query: the attributes may be newer than this number, never older.
                 let commits = self.readers.commits();
                 let verified = self.contents.verified(version);
                 if let Some(known) = self.recent.get(version, commits, verified) {
@@ -550,8 +552,6 @@ impl fuser::Filesystem for Filesystem {
 
     fn getxattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         self.count(Kind::Getxattr, ino);
-        // Whoever asks for the attributes of many files keeps this thread busy; others who wait for a processor come first.
-        std::thread::yield_now();
         // Access lists and security labels, which `ls -l` asks of each file, and the kernel never keeps: 2,000 requests for
         // 1,000 files. Told that there is no such thing here, and not just none of this file, it asks once.
         let Some(name) = name.to_str().filter(|name| name.starts_with("user.")) else {

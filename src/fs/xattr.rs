@@ -15,35 +15,35 @@ use crate::printable;
 /// Extended attributes by their names.
 pub(super) type Attributes = BTreeMap<String, Vec<u8>>;
 
-/// The attributes of versions that were asked for last: who asks for one of them asks for all the others, too, and to find out
-/// what 400 links say takes as long each time.
+/// The most recently used attributes. A program that reads one attribute of a file usually reads all of them, and each read
+/// would parse all links of the entry.
 #[derive(Debug)]
 pub(super) struct Recent(Mutex<LruCache<i64, Known>>);
 
 #[derive(Debug)]
 struct Known {
-    /// The steps that the catalog had committed.
+    /// The number of commits of the catalog when they were read.
     commits: u64,
     verified: Option<bool>,
     attributes: Arc<Attributes>,
 }
 
 impl Recent {
-    /// Of how many versions they are kept: those of one can be as large as its entry.
+    /// The number of versions. The attributes of one can be as large as its entry.
     const MOST: usize = 8;
 
     pub(super) fn new() -> Self {
         Self(Mutex::new(LruCache::new(NonZeroUsize::new(Self::MOST).unwrap_or(NonZeroUsize::MIN))))
     }
 
-    /// The attributes of a version, if they are known as of so many commits.
+    /// The attributes of a version, unless the catalog has committed or the content was verified since they were read.
     pub(super) fn get(&self, version: i64, commits: u64, verified: Option<bool>) -> Option<Arc<Attributes>> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = known.get(&version).filter(|known| (known.commits, known.verified) == (commits, verified))?;
         Some(Arc::clone(&known.attributes))
     }
 
-    /// Keeps what was found out after so many commits.
+    /// Keeps the attributes of a version, read when the catalog had this number of commits.
     pub(super) fn put(&self, version: i64, commits: u64, verified: Option<bool>, attributes: &Arc<Attributes>) {
         let known = Known { commits, verified, attributes: Arc::clone(attributes) };
         self.0.lock().unwrap_or_else(PoisonError::into_inner).put(version, known);

@@ -10,7 +10,6 @@ use std::io::{BufRead as _, BufReader, BufWriter, Seek as _, SeekFrom, Write as 
 use sha2::{Digest as _, Sha256};
 
 use super::lists::{About, Budget, Spooled};
-use super::step::YIELD_EVERY;
 use crate::bounds::{self, Beyond};
 use crate::catalog::{Beginning, Feed};
 use crate::document::{Datetime, DocumentError, Entry, Facts, Reader, Warnings};
@@ -18,6 +17,14 @@ use crate::store::Store;
 
 /// The most changes of one moment that are gone through again when more of that moment is told.
 const MOST_AGAIN: usize = 10_000;
+
+/// Yields the processor every eight entries. Reading a long list takes seconds; without this, a reader of the mount waits
+/// until the thread has used its time slice, which is several ms.
+fn yield_between_entries(number: usize) {
+    if number.is_multiple_of(8) {
+        std::thread::yield_now();
+    }
+}
 
 /// What a first look through a list finds.
 #[derive(Debug)]
@@ -119,9 +126,7 @@ pub(super) fn survey(
                 }
             };
             budget.take()?;
-            if (times.len() as u64).is_multiple_of(YIELD_EVERY) {
-                std::thread::yield_now();
-            }
+            yield_between_entries(times.len());
             if times.len() as u64 >= document.bounds.changes {
                 return Err(bounds::CHANGES.passed("the number of changes of one list", &document.bounds).into());
             }
@@ -291,17 +296,15 @@ pub(super) fn each<E>(
         Order::Sorted(places) => Some(places.clone()),
     };
     let Some(places) = places else {
-        let mut place = 0_u64;
+        let mut place = 0;
         return loop {
             match reader.next() {
                 Ok(None) => break Ok(None),
                 Err(error) => break Ok(Some(Broken::Document(error))),
                 Ok(Some(entry)) => {
+                    yield_between_entries(place);
                     place += 1;
-                    if place.is_multiple_of(YIELD_EVERY) {
-                        std::thread::yield_now();
-                    }
-                    if place > survey.done {
+                    if place as u64 > survey.done {
                         visit(entry, warnings)?;
                     }
                 }
@@ -313,7 +316,8 @@ pub(super) fn each<E>(
         Err(error) => return Ok(Some(Broken::Disk(error))),
     };
     let done = usize::try_from(survey.done).unwrap_or(usize::MAX);
-    for place in places.into_iter().skip(done) {
+    for (number, place) in places.into_iter().enumerate().skip(done) {
+        yield_between_entries(number);
         match staged.entry(place) {
             Ok(Some(entry)) => visit(entry, warnings)?,
             Ok(None) => {}

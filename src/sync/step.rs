@@ -20,9 +20,6 @@ use crate::document::{Change, Datetime, Entry, Facts, Warnings};
 use crate::path::Mapper;
 use crate::store::Store;
 
-/// After so many entries whoever waits for a processor has it first: readers are not to wait until a thread that is busy for
-/// seconds has used its turn of some ms.
-pub(super) const YIELD_EVERY: u64 = 8;
 /// The most changes within one moment that are remembered, to tell an older edition of a list.
 const MOST_WITHIN: usize = 1_000_000;
 /// The most resources that changed within one moment whose versions are put in order.
@@ -118,9 +115,6 @@ impl<'s, 'w> Step<'s, 'w> {
         let mut number = 0_u64;
         let broken = order::each(document, survey, self.store, &mut warnings, |entry, warnings| {
             number += 1;
-            if number.is_multiple_of(YIELD_EVERY) {
-                std::thread::yield_now();
-            }
             if number.is_multiple_of(1000) {
                 self.status.update(|progress| progress.entries += 1000);
                 lists::check_growth(self.transaction, self.store, &document.bounds)?;
