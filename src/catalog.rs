@@ -59,7 +59,7 @@ use thiserror::Error;
 pub use changes::{Changed, How, Moved};
 pub use channels::{Backlog, Channel, Reading, Subscription, Waiting};
 pub use compare::{Compared, Comparison, Difference, Kept};
-pub use feeds::{Beginning, Feed, Offer, Tally};
+pub use feeds::{Beginning, Beside, Edition, Feed, Offer, Tally};
 pub use filter::{Filter, Wish};
 pub use history::{VersionLog, Whence};
 pub use lock::CacheLock;

@@ -108,6 +108,18 @@ fn split(uri: &str) -> Option<Parts<'_>> {
     }
 }
 
+/// An authority in lower case, and without the default port of its scheme (RFC 3986, 6.2).
+fn normal_authority(scheme: &str, authority: &str) -> String {
+    let authority = authority.to_ascii_lowercase();
+    let port = match scheme {
+        "http" => ":80",
+        "https" => ":443",
+        _ => "",
+    };
+    let plain = authority.strip_suffix(port).filter(|_| !port.is_empty()).or_else(|| authority.strip_suffix(':'));
+    plain.map_or_else(|| authority.clone(), str::to_owned)
+}
+
 impl Mapper {
     /// The mapping whose root is at `base`: the Source's own URL, or what `base=` says. What lies
     /// under the directory of `base` is at the root, everything else under `@authority`. Only scheme
@@ -124,8 +136,10 @@ impl Mapper {
             Some(end) if whole_prefix => path[..=end].to_owned(),
             _ => "/".to_owned(),
         };
-        let root = format!("{}://{authority}{prefix}", parts.scheme);
-        Ok(Self { scheme: parts.scheme.to_owned(), authority: authority.to_owned(), prefix, root })
+        let scheme = parts.scheme.to_ascii_lowercase();
+        let authority = normal_authority(&scheme, authority);
+        let root = format!("{scheme}://{authority}{prefix}");
+        Ok(Self { scheme, authority, prefix, root })
     }
 
     /// The path of the resource with this URI.
@@ -148,8 +162,8 @@ impl Mapper {
         let mut names = Vec::new();
         let rest = match parts.authority {
             Some(authority)
-                if authority == self.authority
-                    && parts.scheme == self.scheme
+                if parts.scheme.eq_ignore_ascii_case(&self.scheme)
+                    && normal_authority(&self.scheme, authority) == self.authority
                     && parts.rest.starts_with(&self.prefix) =>
             {
                 &parts.rest[self.prefix.len()..]

@@ -18,6 +18,7 @@
 //! held for a look or an assignment, and never while one waits for anything.
 
 mod ahead;
+mod align;
 mod archives;
 mod attach;
 mod audit;
@@ -30,6 +31,7 @@ mod content;
 mod continuity;
 mod download;
 mod dumps;
+mod editions;
 mod feeds;
 mod fill;
 mod gone;
@@ -46,11 +48,13 @@ mod order;
 mod packages;
 mod packed;
 mod patches;
+pub(crate) mod priority;
 mod ranges;
 mod readahead;
 mod room;
 mod seed;
 mod sets;
+mod spooled;
 mod status;
 mod step;
 
@@ -132,6 +136,8 @@ pub struct Config {
     pub cache_size: Option<u64>,
     /// How often the lists are read again.
     pub poll: Option<Duration>,
+    /// How often the lists of a set are read though its changes are followed; `None`: only where those leave something open.
+    pub relist: Option<Duration>,
     /// How long content is kept that was superseded; the last three versions of a resource are in any case.
     pub keep: Duration,
     /// Which resources are shown, and their content fetched.
@@ -620,7 +626,15 @@ impl Engine {
             capability,
             bounds: self.config.bounds,
             prefer: self.config.prefer.clone(),
+            past_caches: false,
         }
+    }
+
+    /// Whether sets that the Source names are missing, because what leads to them is not there.
+    #[must_use]
+    pub fn lacks_sets(&self) -> bool {
+        let lacking = self.readers.ask(|reader| reader.meta(sets::LACKING));
+        lacking.is_ok_and(|lacking| lacking.is_some_and(|texts| texts != "[]"))
     }
 
     /// The file with the content of a version, if it can be had without waiting.

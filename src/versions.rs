@@ -13,6 +13,7 @@
 //! **Never knows** what is mirrored, nor what a version is worth; it writes nothing anywhere.
 
 mod bytes;
+mod json;
 mod splitter;
 mod targets;
 mod time;

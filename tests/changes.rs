@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use support::changes::{Source, agrees, at, change, change_index, change_list, link, mounted, told};
-use support::server::{Reply, Server};
+use support::server::{Reply, Request, Server};
 use support::{Mirror, document, entry, facts_of, output, resource_list, run, text};
 
 fn versions(mirror: &Mirror) -> i64 {
@@ -41,29 +41,50 @@ fn creations_updates_and_deletions_are_followed_without_reading_the_list_again()
     assert_eq!(source.server.count("/resourcelist.xml"), lists);
 }
 
+/// The documents of changes that a refresh asks for, after those that say what the Source offers.
+fn asked_by_a_refresh(mirror: &Mirror, source: &Source) -> Vec<String> {
+    let before = source.server.requests().len();
+    mirror.refreshed();
+    let asked = source.server.requests().split_off(before).into_iter();
+    asked
+        .inspect(|one| assert!(one.header("if-none-match").is_some(), "{one:?}"))
+        .map(|one| one.path)
+        .filter(|path| !["/.well-known/resourcesync", "/capabilitylist.xml"].contains(&path.as_str()))
+        .collect()
+}
+
 #[test]
 fn a_poll_of_an_unchanged_source_is_one_request_and_no_write() {
     let mut source = Source::start(&[("/a", "a")], &["changelist"]);
     let entries = source.does("updated", "/a", 10, "a, anew");
     source.changes(&entries);
-    let mirror = mounted(&source);
-    let before = source.server.requests().len();
+    let mirror = Mirror::mount(&source.url("/"), "poll=1");
+    agrees(&mirror, &source);
     mirror.wait("what was read is noted", |status| status["cached"]["resources"] == 1);
+    let synced = mirror.status()["sets"][0]["last_sync"].clone();
+    mirror.wait("a poll", |status| status["sets"][0]["last_sync"] != synced || status["lag"] == 0);
+    let before = source.server.requests().len();
     let connection = mirror.catalog();
     let version = |connection: &rusqlite::Connection| -> i64 {
         connection.query_row("PRAGMA data_version", [], |row| row.get(0)).unwrap()
     };
     let first = version(&connection);
-    for _ in 0..3 {
-        let said = mirror.refreshed();
-        assert!(said.contains("nothing changed"), "{said}");
+    let began = Instant::now();
+    while source.server.requests().len() < before + 3 {
+        assert!(began.elapsed() < Duration::from_secs(30), "it does not poll");
+        std::thread::sleep(Duration::from_millis(50));
     }
     let asked: Vec<_> = source.server.requests().split_off(before);
-    assert_eq!(asked.len(), 3, "{asked:?}");
     assert!(
         asked.iter().all(|one| one.path == "/changelist.xml" && one.header("if-none-match").is_some()),
         "{asked:?}"
     );
+    assert_eq!(version(&connection), first, "nothing is written");
+    // A refresh asks, too, what the Source offers, and writes nothing either.
+    let said = mirror.refreshed();
+    assert!(said.contains("nothing changed"), "{said}");
+    let conditional = |one: &Request| one.header("if-none-match").is_some();
+    assert!(source.server.requests().split_off(before).iter().all(conditional));
     assert_eq!(version(&connection), first, "nothing is written");
     // The status knows of it all the same.
     assert!(mirror.status()["lag"].as_u64().unwrap() < 30);
@@ -460,11 +481,8 @@ fn a_list_that_ended_where_we_are_and_is_cut_short_is_read_again() {
     source.server.file("/0.xml", whole);
     mirror.refreshed();
     agrees(&mirror, &source);
-    // And then the list that is open is polled alone again.
-    let before = source.server.requests().len();
-    mirror.refreshed();
-    let asked: Vec<String> = source.server.requests().split_off(before).into_iter().map(|one| one.path).collect();
-    assert_eq!(asked, ["/1.xml"]);
+    // And then the list that is open is polled again, and its index.
+    assert_eq!(asked_by_a_refresh(&mirror, &source), ["/1.xml", "/changelist.xml"]);
 }
 
 #[test]
@@ -522,14 +540,15 @@ fn a_source_whose_lists_never_say_that_they_ended_is_followed() {
     source.server.file("/1.xml", change_list(Some(20), None, &to_index, &last));
     mirror.refreshed();
     agrees(&mirror, &source);
-    let before = source.server.requests().len();
-    mirror.refreshed();
-    let asked: Vec<String> = source.server.requests().split_off(before).into_iter().map(|one| one.path).collect();
-    assert_eq!(asked, ["/1.xml"], "it is not looked at again for ever");
+    assert_eq!(
+        asked_by_a_refresh(&mirror, &source),
+        ["/1.xml", "/changelist.xml"],
+        "it is not looked at again for ever"
+    );
 }
 
 #[test]
-fn where_next_an_open_list_is_polled_alone_and_a_closed_one_leads_to_its_index() {
+fn where_next_an_open_list_is_polled_with_its_index_and_a_closed_one_leads_to_that() {
     let mut source = Source::start(&[("/a", "a")], &["changelist"]);
     let index_url = source.url("/changelist.xml");
     let to_index = link("index", &index_url) + &link("up", &source.url("/capabilitylist.xml"));
@@ -549,10 +568,8 @@ fn where_next_an_open_list_is_polled_alone_and_a_closed_one_leads_to_its_index()
     source.server.file("/changelist.xml", lists(2));
     let mirror = mounted(&source);
     assert_eq!(source.server.count("/0.xml"), 0, "it ended before the baseline began");
-    let before = source.server.requests().len();
-    mirror.refreshed();
-    let asked: Vec<String> = source.server.requests().split_off(before).into_iter().map(|one| one.path).collect();
-    assert_eq!(asked, ["/1.xml"], "an open list is polled alone");
+    let polled = asked_by_a_refresh(&mirror, &source);
+    assert_eq!(polled, ["/1.xml", "/changelist.xml"], "an open list is polled, and its index");
     let index = lists(3);
     // It is closed; the next one is in the index.
     let second = source.does("updated", "/b", 90, "b, anew");
@@ -562,10 +579,7 @@ fn where_next_an_open_list_is_polled_alone_and_a_closed_one_leads_to_its_index()
     source.server.file("/changelist.xml", index);
     mirror.refreshed();
     agrees(&mirror, &source);
-    let before = source.server.requests().len();
-    mirror.refreshed();
-    let asked: Vec<String> = source.server.requests().split_off(before).into_iter().map(|one| one.path).collect();
-    assert_eq!(asked, ["/2.xml"]);
+    assert_eq!(asked_by_a_refresh(&mirror, &source), ["/2.xml", "/changelist.xml"]);
     // It is gone: the index tells where to go on.
     source.server.remove("/2.xml");
     let fourth = source.does("deleted", "/a", 120, "");

@@ -600,6 +600,7 @@ fn a_layout_is_not_fixed_while_a_set_is_missing() {
         document("capabilitylist", "", "", &capability(&server.url(&format!("/{name}/list.xml")), "resourcelist"))
     };
     server.file("/two.xml", set("two"));
+    server.on("/one.xml", |_| Reply::status(503));
     let mirror = Mirror::prepare(&server.url("/"), "timeout=2");
     let output = mirror.try_mount();
     assert!(output.status.code() == Some(32) && text(&output).contains("/one.xml"), "{}", text(&output));

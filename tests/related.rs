@@ -161,8 +161,30 @@ fn odd_links_have_their_place() {
     }
     let log = output(&["log", "--json", &mirror.path("a/b").to_string_lossy()]);
     let log: serde_json::Value = serde_json::from_str(&log).unwrap();
-    assert_eq!(log[0]["via"], serde_json::json!(["http://x.example/source", "a"]));
+    assert_eq!(log[0]["via"], serde_json::json!(["http://x.example/source", server.url("/a")]));
     assert!(mirror.names(".resourcesync/collections").is_empty());
+}
+
+#[test]
+fn attributes_of_links_are_extended_attributes() {
+    let server = Server::start();
+    server.file("/a", "a");
+    let links = "<rs:ln rel=\"via\" href=\"http://x.example/1\" hash=\"md5:0cc175b9c0f1b6a831c399e269772661\" length=\"1\" \
+                 modified=\"2013-01-02T18:00:00Z\"/><rs:ln rel=\"via\" href=\"http://x.example/2\" type=\"text/plain\"/>";
+    let entries = entry_of(&server.url("/a"), b"a").replace("</url>", &format!("{links}</url>"));
+    server.source(AT, &entries);
+    let mirror = Mirror::mount(&server.url("/"), "poll=0");
+    let value = |name: &str| support::xattr(&mirror.path("a"), &format!("user.resourcesync.{name}"));
+    for (name, expected) in [
+        ("via", "http://x.example/1\nhttp://x.example/2"),
+        ("via.hash", "md5:0cc175b9c0f1b6a831c399e269772661\n"),
+        ("via.length", "1\n"),
+        ("via.modified", "2013-01-02T18:00:00Z\n"),
+        ("via.type", "\ntext/plain"),
+    ] {
+        assert_eq!(value(name).as_deref(), Some(expected), "{name}");
+    }
+    assert_eq!(value("via.pri"), None);
 }
 
 #[test]

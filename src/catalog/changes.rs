@@ -208,8 +208,20 @@ impl Transaction<'_> {
                 Change::Deleted => current.is_none(),
                 _ => current.as_ref().is_some_and(|current| Some(current.id) == known),
             };
-            let stale = !stands && self.may_have_happened_again(names, current.as_ref(), moment, how)?;
+            let stale = !stands
+                && self.may_have_happened_again(names, current.as_ref(), moment, how)?
+                && !(!how.is_exact() && known.is_some() && self.is_in_lists(names, known)?);
             return Ok((if stale { Changed::Stale } else { Changed::Known }, known));
+        }
+        if let (Some((names, _)), Some(current)) = (found, &current)
+            && how.kind() == Change::Deleted
+            && !how.is_exact()
+            && !again
+            && !current.how.is_some_and(How::is_change)
+            && self.is_in_lists(names, None)?
+        {
+            // It was deleted before the lists were made that have it again.
+            return Ok((Changed::Known, None));
         }
         let overtaken = match (&current, found) {
             (Some(current), _) if current.how.is_some_and(How::is_exact) => moment < current.begin,
@@ -301,6 +313,46 @@ impl Transaction<'_> {
         Ok(Some((names, current)))
     }
 
+    /// Whether a resource is in the tree, by a version that began before the time of this record.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn began_before(&mut self, directory: i64, record: &Record) -> Result<bool> {
+        let Some((_, Some((_, version)))) = self.resource(directory, record)? else { return Ok(false) };
+        let begin: i64 = self
+            .connection()
+            .prepare_cached("SELECT begin FROM version WHERE id = ?1")?
+            .query_row([version], |row| row.get(0))?;
+        Ok(begin < record.begin.nanos())
+    }
+
+    /// Whether lists of resources were made after a change without a time had been seen for the first time: then they, and not
+    /// that change, tell what has come of its resource. `change` is the version that it made, or else it is a deletion.
+    fn is_in_lists(&self, names: Names, change: Option<i64>) -> Result<bool> {
+        const LISTED_AT: &str =
+            "(SELECT r.at FROM rset r JOIN name n ON n.rset = r.id WHERE n.id = ?1 AND r.at IS NOT NULL)";
+        Ok(match change {
+            // What the first sync brought has no number of a sync.
+            Some(version) => self
+                .connection()
+                .prepare_cached(&format!(
+                    "SELECT {LISTED_AT} IS NOT NULL AND COALESCE((SELECT s.time FROM version v JOIN sync s ON s.id = v.came
+                         WHERE v.id = ?2), ?3) <= {LISTED_AT}"
+                ))?
+                .query_row(params![names.own, version, i64::MIN], |row| row.get(0))?,
+            None => self
+                .connection()
+                .prepare_cached(&format!(
+                    "SELECT EXISTS (SELECT 1 FROM version v JOIN sync s ON s.id = v.went
+                         WHERE v.name IN (?1, ?2) AND v.until IS NOT NULL AND v.gone = ?3 AND s.time <= {LISTED_AT})"
+                ))?
+                .query_row(
+                    params![names.own, names.in_directory, How::change(Change::Deleted, false).number()],
+                    |row| row.get(0),
+                )?,
+        })
+    }
+
     fn current_for(&self, version: i64, record: &Record) -> Result<Current> {
         let media = record.media.as_deref();
         Ok(self
@@ -362,7 +414,11 @@ impl Transaction<'_> {
         }
         if record.hashes.is_empty() {
             let same = |current: &&Current| current.how == Some(how) && current.sameness == Sameness::Same;
-            return Ok(current.filter(same).filter(|current| current.id < fresh).map(|current| Some(current.id)));
+            let shown = current.filter(same).filter(|current| current.id < fresh).map(|current| current.id);
+            return Ok(match shown {
+                Some(_) => Some(shown),
+                None => self.known_by_lastmod(names, record, how, fresh)?.map(Some),
+            });
         }
         let hashes = record.hashes.to_bytes();
         if let Some(current) = current.filter(|current| {
@@ -379,6 +435,25 @@ impl Transaction<'_> {
             .query_row(params![names.own, names.in_directory, how.number(), hashes, fresh], |row| row.get(0))
             .optional()?;
         Ok(known.map(Some))
+    }
+
+    /// One of the last superseded versions that a change without a time and without hashes made, by its `lastmod`.
+    fn known_by_lastmod(&self, names: Names, record: &Record, how: How, fresh: i64) -> Result<Option<i64>> {
+        let Some(lastmod) = Listed::of(record).modified else { return Ok(None) };
+        let mut statement = self.connection().prepare_cached(
+            "SELECT max(id) FROM (
+                 SELECT id, change, mtime, dated FROM version WHERE name = ?1 AND until IS NOT NULL
+                 ORDER BY begin DESC, id DESC LIMIT ?5)
+             WHERE change = ?2 AND dated = 1 AND mtime = ?3 AND id < ?4",
+        )?;
+        for name in [names.own, names.in_directory] {
+            let known: Option<i64> =
+                statement.query_row(params![name, how.number(), lastmod, fresh, MOST_COMPARED], |row| row.get(0))?;
+            if known.is_some() {
+                return Ok(known);
+            }
+        }
+        Ok(None)
     }
 
     /// The first version that a change made which has this time, and that can have these bytes. Of thousands at one time, those

@@ -49,6 +49,26 @@ impl Beginning {
     }
 }
 
+/// An edition of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Edition {
+    /// Where the list is.
+    pub url: String,
+    /// A digest of each entry, from the oldest change to the newest; none where each change has a time.
+    pub entries: Vec<u64>,
+}
+
+/// The index of an open list, and its validators.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Beside {
+    /// Its URL.
+    pub url: String,
+    /// Of its edition from which all is in the tree.
+    pub etag: Option<String>,
+    /// As the server sent it.
+    pub last_modified: Option<String>,
+}
+
 /// How far a Change List or a Change Dump has been followed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Feed {
@@ -62,15 +82,22 @@ pub struct Feed {
     pub etag: Option<String>,
     /// As the server sent it.
     pub last_modified: Option<String>,
-    /// Where to look when that is done or gone.
+    /// Where to look when that is closed or gone.
     pub above: Option<String>,
-    /// Whether it is done: nothing will be added to it.
-    pub closed: bool,
+    /// The end of the interval of that, as it gives it. It is closed if that lies before the time of the request.
+    pub until: Option<Datetime>,
+    /// The index that an open list links to: a second list may begin while the first stays open.
+    pub beside: Option<Beside>,
     /// All changes up to then are in the tree.
     pub cursor: Option<Datetime>,
     /// The beginnings of lists that are in the tree, the last ones: a list that begins so, wherever it is, has
     /// been read so far.
     pub read: Vec<Beginning>,
+    /// The last edition of the last list: what tells known changes without a time from those that happened again.
+    pub edition: Edition,
+    /// Since then, by the Source's clock, changes may be missing that came before those that it lists, until a newer list of
+    /// resources makes up for them.
+    pub lost: Option<Datetime>,
     /// Why it could not be followed to its end.
     pub failure: Option<String>,
 }
@@ -97,9 +124,12 @@ impl Feed {
             etag: None,
             last_modified: None,
             above: None,
-            closed: false,
+            until: None,
+            beside: None,
             cursor: None,
             read: Vec::new(),
+            edition: Edition::default(),
+            lost: None,
             failure: None,
         }
     }
@@ -145,7 +175,12 @@ impl Tally {
     }
 }
 
-const FEED: &str = "root, capability, url, etag, last_modified, above, cursor, read, failure, closed";
+const FEED: &str = "root, capability, url, etag, last_modified, above, cursor, read, failure, until, beside, \
+    beside_etag, beside_last_modified, edition, lost, edition_url";
+
+fn digests(bytes: &[u8]) -> Vec<u64> {
+    bytes.chunks_exact(8).filter_map(|digest| digest.try_into().ok()).map(u64::from_le_bytes).collect()
+}
 
 fn feed(row: &Row<'_>) -> rusqlite::Result<Feed> {
     let capability: String = row.get(1)?;
@@ -159,7 +194,16 @@ fn feed(row: &Row<'_>) -> rusqlite::Result<Feed> {
         cursor: row.get::<_, Option<i64>>(6)?.map(Datetime::from_nanos),
         read: Beginning::all_of(&row.get::<_, Vec<u8>>(7)?),
         failure: row.get(8)?,
-        closed: row.get(9)?,
+        until: row.get::<_, Option<i64>>(9)?.map(Datetime::from_nanos),
+        beside: match row.get(10)? {
+            Some(url) => Some(Beside { url, etag: row.get(11)?, last_modified: row.get(12)? }),
+            None => None,
+        },
+        edition: Edition {
+            entries: digests(&row.get::<_, Vec<u8>>(13)?),
+            url: row.get::<_, Option<String>>(15)?.unwrap_or_default(),
+        },
+        lost: row.get::<_, Option<i64>>(14)?.map(Datetime::from_nanos),
     })
 }
 
@@ -263,10 +307,13 @@ impl Transaction<'_> {
     /// # Errors
     /// If SQLite fails.
     pub fn put_feed(&self, rset: i64, feed: &Feed) -> Result<()> {
+        let beside = feed.beside.as_ref();
         self.connection()
             .prepare_cached(
                 "INSERT OR REPLACE INTO feed (rset, root, capability, url, etag, last_modified, above, cursor, read,
-                     failure, closed) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                     failure, until, beside, beside_etag, beside_last_modified, edition,
+                     lost, edition_url)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
             )?
             .execute(params![
                 rset,
@@ -279,7 +326,13 @@ impl Transaction<'_> {
                 feed.cursor.map(Datetime::nanos),
                 feed.read.iter().copied().flat_map(Beginning::to_bytes).collect::<Vec<u8>>(),
                 feed.failure,
-                feed.closed
+                feed.until.map(Datetime::nanos),
+                beside.map(|beside| &beside.url),
+                beside.and_then(|beside| beside.etag.as_ref()),
+                beside.and_then(|beside| beside.last_modified.as_ref()),
+                feed.edition.entries.iter().flat_map(|digest| digest.to_le_bytes()).collect::<Vec<u8>>(),
+                feed.lost.map(Datetime::nanos),
+                feed.edition.url
             ])?;
         Ok(())
     }
@@ -290,7 +343,20 @@ impl Transaction<'_> {
     /// If SQLite fails.
     pub fn reread_feeds(&self, rset: i64) -> Result<()> {
         self.connection()
-            .execute("UPDATE feed SET etag = NULL, last_modified = NULL, read = x'' WHERE rset = ?1", [rset])?;
+            .execute("UPDATE feed SET etag = NULL, last_modified = NULL, beside_etag = NULL, beside_last_modified = NULL, read = x'',
+                 edition = x'' WHERE rset = ?1", [rset])?;
+        Ok(())
+    }
+
+    /// Lists of resources that are complete, and of this time (or else of now), make up for changes that were lost before.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn lists_make_up(&self, rset: i64, at: Option<Datetime>) -> Result<()> {
+        self.connection().execute(
+            "UPDATE feed SET lost = NULL WHERE rset = ?1 AND (?2 IS NULL OR lost <= ?2)",
+            params![rset, at.map(Datetime::nanos)],
+        )?;
         Ok(())
     }
 

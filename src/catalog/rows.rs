@@ -189,6 +189,8 @@ pub struct DocumentRow {
     pub entries: u64,
     /// The package that it is the manifest of.
     pub package: Option<i64>,
+    /// The page that continues it (`rs:ln rel="next"`).
+    pub next: Option<String>,
 }
 
 /// What the store keeps as one.

@@ -8,7 +8,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::{CatalogError, ROOT};
 
 /// Each step brings a database of that number to the next; a new one goes through all of them.
-const STEPS: [&str; 10] = ["
+const STEPS: [&str; 11] = ["
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
     -- A set of resources: one Capability List, or one list where there is none.
@@ -333,6 +333,22 @@ const STEPS: [&str; 10] = ["
     CREATE INDEX version_undated ON version (name, hashes, change)
         WHERE until IS NOT NULL AND hashes IS NOT NULL AND change < 4;
     CREATE INDEX version_here ON version (name, hashes) WHERE until IS NOT NULL AND object IS NOT NULL;
+", "
+    ALTER TABLE document ADD COLUMN next TEXT;      -- the page that continues it
+    -- The documents are read again: they may have further pages.
+    UPDATE document SET etag = NULL, last_modified = NULL;
+    -- A feed that was closed is read again, and found to be.
+    UPDATE feed SET etag = NULL, last_modified = NULL WHERE closed;
+    -- Beginnings of lists have other digests from here on.
+    UPDATE feed SET read = x'';
+    ALTER TABLE feed DROP COLUMN closed;
+    ALTER TABLE feed ADD COLUMN until INTEGER;      -- the end of the interval of what is asked for, as it gives it
+    ALTER TABLE feed ADD COLUMN beside TEXT;        -- the index of an open list
+    ALTER TABLE feed ADD COLUMN beside_etag TEXT;
+    ALTER TABLE feed ADD COLUMN beside_last_modified TEXT;
+    ALTER TABLE feed ADD COLUMN lost INTEGER;       -- since then changes may be missing before those that it lists
+    ALTER TABLE feed ADD COLUMN edition_url TEXT;   -- the list that the edition is of
+    ALTER TABLE feed ADD COLUMN edition BLOB NOT NULL DEFAULT x''; -- of a list with undated changes: a digest of each entry
 "];
 
 /// The size of a page in bytes. With 4 KiB, 3.77 million rows took a tenth longer to write; with 16 KiB a twentieth less,

@@ -42,10 +42,11 @@ impl Transaction<'_> {
         Ok(self
             .transaction
             .prepare_cached(
-                "INSERT INTO document (rset, url, etag, last_modified, at, part, entries, package)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+                "INSERT INTO document (rset, url, etag, last_modified, at, part, entries, package, next)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
                  ON CONFLICT (rset, url) DO UPDATE SET etag = excluded.etag, last_modified = excluded.last_modified,
-                     at = excluded.at, part = excluded.part, entries = excluded.entries, package = excluded.package
+                     at = excluded.at, part = excluded.part, entries = excluded.entries, package = excluded.package,
+                     next = excluded.next
                  RETURNING id",
             )?
             .query_row(
@@ -57,7 +58,8 @@ impl Transaction<'_> {
                     document.at.map(Datetime::nanos),
                     document.part,
                     i64::try_from(document.entries).unwrap_or(i64::MAX),
-                    document.package
+                    document.package,
+                    document.next
                 ],
                 |row| row.get(0),
             )?)

@@ -98,7 +98,7 @@ impl Writer {
     /// If SQLite fails.
     pub fn documents(&self, rset: i64) -> Result<Vec<DocumentRow>> {
         let mut statement = self.connection.prepare_cached(
-            "SELECT id, url, etag, last_modified, at, part, entries, package FROM document WHERE rset = ?1 ORDER BY id",
+            "SELECT id, url, etag, last_modified, at, part, entries, package, next FROM document WHERE rset = ?1 ORDER BY id",
         )?;
         let rows = statement.query_map([rset], |row| {
             Ok(DocumentRow {
@@ -110,6 +110,7 @@ impl Writer {
                 part: row.get(5)?,
                 entries: row.get::<_, i64>(6)?.unsigned_abs(),
                 package: row.get(7)?,
+                next: row.get(8)?,
             })
         })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)

@@ -34,8 +34,6 @@ pub(super) struct Aside {
 
 /// How many threads.
 const THREADS: usize = 3;
-/// What is added to their nice value: reading and syncing come first.
-const LESS_URGENT: i32 = 10;
 /// How many requests wait for them; more are answered with EIO.
 const MOST_WAITING: usize = 4096;
 /// That it was so is logged no more often: any user can cause it.
@@ -52,8 +50,7 @@ impl Aside {
         for _ in 0..THREADS {
             let jobs = Arc::clone(&jobs);
             std::thread::Builder::new().name("aside".to_owned()).spawn(move || {
-                // On Linux, of this thread alone. Where it is refused, these are as urgent as others.
-                let _ = rustix::process::nice(LESS_URGENT);
+                crate::sync::priority::lower();
                 // The lock is held by the one that waits for a request; the others wait for it.
                 while let Ok(job) = { jobs.lock().unwrap_or_else(PoisonError::into_inner).recv() } {
                     // A bug that ends one request ends no thread.

@@ -376,6 +376,7 @@ fn open_engine(
         offline: options.offline,
         cache_size: options.cache_size,
         poll: options.poll,
+        relist: options.relist,
         keep: options.keep,
         filter: options.filter.clone(),
         prefer: options.prefer.as_deref().map(Into::into),

@@ -58,6 +58,11 @@ pub const DEFINITIONS: &[Definition] = &[
     define("rate=BYTES", "no limit", "the most bytes a second (K, M, G are understood)"),
     define("poll=SECONDS", "3600", "how often the Source is asked what changed; 0: only at mount and by `refresh`"),
     define(
+        "relist=DURATION",
+        "1d",
+        "how often lists of resources are compared with the tree although changes are followed, since Sources omit deletions from their Change Lists: 12h, 7d; 0: only where the changes leave something open",
+    ),
+    define(
         "notify=auto|off",
         "auto",
         "join the channels of notifications that the Source offers, so that a change is here a moment later, and poll ever more rarely meanwhile: WebSocket channels at once, hubs (WebSub) where listen= says how they reach this machine",
@@ -253,6 +258,7 @@ pub struct Options {
     pub connections: usize,
     pub rate: Option<u64>,
     pub poll: Option<Duration>,
+    pub relist: Option<Duration>,
     pub notify: bool,
     pub listen: Option<SocketAddr>,
     pub callback: Option<url::Url>,
@@ -295,6 +301,7 @@ impl Default for Options {
             connections: 12,
             rate: None,
             poll: Some(Duration::from_secs(3600)),
+            relist: Some(Duration::from_secs(86_400)),
             notify: true,
             listen: None,
             callback: None,
@@ -388,6 +395,11 @@ impl Options {
             "poll" => {
                 let seconds = number(name, needs()?, 0, 31_536_000)?;
                 self.poll = (seconds > 0).then(|| Duration::from_secs(seconds));
+            }
+            "relist" => {
+                let value = needs()?;
+                let wrong = || format!("-o relist={value}: not a duration; give 0, 12h, 1d or 7d");
+                self.relist = Some(span(value).ok_or_else(wrong)?).filter(|relist| !relist.is_zero());
             }
             "notify" => self.notify = choice(name, needs()?, &[("auto", true), ("off", false)])?,
             "listen" => self.listen = Some(address(needs()?)?),

@@ -445,7 +445,7 @@ impl Reporter {
             SetState::Empty if status.syncing() => "syncing",
             _ if status.away() => "away",
             // What the Source published since the sync before may be missing.
-            SetState::Complete if status.failure().is_some() => SetState::Partial.name(),
+            SetState::Complete if status.failure().is_some() || self.engine.lacks_sets() => SetState::Partial.name(),
             worst => worst.name(),
         };
         state.to_owned()

@@ -1,7 +1,7 @@
 //! The typed reading of an entry: times, hashes and numbers, with a complaint for each bad value.
 
 use super::hash::Hashes;
-use super::record::{Attributes, Entry, Warnings};
+use super::record::{Attributes, Capability, Entry, Warnings};
 use super::time::{Datetime, Forgiven};
 
 /// The nature of a change (core 7, `change`).
@@ -75,6 +75,10 @@ impl Facts {
                 "modified" => &mut facts.lastmod,
                 "change" => {
                     facts.change = change(value, line, warnings);
+                    continue;
+                }
+                "capability" => {
+                    Capability::spelling(value).into_iter().for_each(|warning| warnings.push(line, warning));
                     continue;
                 }
                 "length" => {

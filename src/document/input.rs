@@ -54,7 +54,13 @@ pub fn looks_like_html(start: &[u8]) -> bool {
 }
 
 /// Undoes gzip, known by its magic bytes and by nothing else, and transcodes what is not UTF-8.
-pub(super) fn text<'a>(source: impl Read + 'a, notes: &mut Vec<String>) -> io::Result<Box<dyn Read + 'a>> {
+///
+/// The encoding is that of a byte order mark, else `charset` (RFC 7303, 3), else that of the XML declaration.
+pub(super) fn text<'a>(
+    source: impl Read + 'a,
+    charset: Option<&str>,
+    notes: &mut Vec<String>,
+) -> io::Result<Box<dyn Read + 'a>> {
     let mut source: Box<dyn BufRead + 'a> = Box::new(BufReader::with_capacity(128 << 10, source));
     for layer in 0..3 {
         if !starts_with(source.as_mut(), &GZIP)? {
@@ -75,7 +81,8 @@ pub(super) fn text<'a>(source: impl Read + 'a, notes: &mut Vec<String>) -> io::R
         notes.push("the document is in UTF-16".to_owned());
         None
     } else {
-        match declared_encoding(start) {
+        let charset = charset.map(str::trim).filter(|label| !label.is_empty());
+        match charset.map_or_else(|| declared_encoding(start), unless_utf8) {
             None => return Ok(source),
             Some(label) => {
                 notes.push(format!("the document is in {label}, not in UTF-8"));
@@ -106,7 +113,11 @@ fn declared_encoding(start: &[u8]) -> Option<String> {
     let declaration = std::str::from_utf8(&declaration[..end]).ok()?;
     let value = declaration.split_once("encoding")?.1.trim_start().strip_prefix('=')?.trim_start();
     let quote = value.chars().next().filter(|quote| matches!(quote, '"' | '\''))?;
-    let label = value[1..].split(quote).next()?.trim();
+    unless_utf8(value[1..].split(quote).next()?.trim())
+}
+
+/// The name of an encoding, unless it is UTF-8 or a part of it.
+fn unless_utf8(label: &str) -> Option<String> {
     let plain = label.to_ascii_lowercase();
     (!matches!(plain.as_str(), "utf-8" | "utf8" | "us-ascii" | "ascii" | "")).then(|| label.to_owned())
 }

@@ -60,6 +60,8 @@ pub struct Reader<'a> {
     entries: u64,
     peeked: Option<Option<Entry>>,
     root_seen: bool,
+    /// Whether the root element declares the namespace of `rs:md`.
+    declares_terms: bool,
     finished: bool,
 }
 
@@ -119,9 +121,22 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// If it is no `urlset` and no `sitemapindex`, or is not well-formed so far.
     pub fn open(source: impl Read + 'a, url: &str, limits: Limits) -> Result<Self, DocumentError> {
+        Self::open_in(None, source, url, limits)
+    }
+
+    /// As [`Reader::open`], of a document whose server names its encoding (the `charset` of `Content-Type`).
+    ///
+    /// # Errors
+    /// As [`Reader::open`], and if the encoding is not known.
+    pub fn open_in(
+        charset: Option<&str>,
+        source: impl Read + 'a,
+        url: &str,
+        limits: Limits,
+    ) -> Result<Self, DocumentError> {
         let mut notes = Vec::new();
         let at_start = |problem: String| DocumentError { url: url.to_owned(), line: 1, column: 1, problem };
-        let text = input::text(source, &mut notes).map_err(|error| at_start(error.to_string()))?;
+        let text = input::text(source, charset, &mut notes).map_err(|error| at_start(error.to_string()))?;
         let mut warnings = Warnings::default();
         notes.iter().for_each(|note| warnings.push(0, note));
         let xml = quick_xml::Reader::from_reader(Counted::new(text, &limits));
@@ -146,6 +161,7 @@ impl<'a> Reader<'a> {
             entries: 0,
             peeked: None,
             root_seen: false,
+            declares_terms: false,
             finished: false,
         };
         let first = reader.advance()?;
@@ -158,6 +174,13 @@ impl<'a> Reader<'a> {
     #[must_use]
     pub fn head(&self) -> &Head {
         &self.head
+    }
+
+    /// Whether the root element declares the namespace of `rs:md`, and no `rs:md` of the document came before its first entry:
+    /// it may follow.
+    #[must_use]
+    pub fn may_have_more_head(&self) -> bool {
+        self.head.md.is_empty() && self.declares_terms
     }
 
     /// What was tolerated so far.
@@ -318,6 +341,7 @@ impl<'a> Reader<'a> {
             if !exact {
                 self.warnings.push(0, format_args!("the namespace {uri:?} is not spelled as its specification has it"));
             }
+            self.declares_terms |= self.depth == 1 && matches!(namespace, Namespace::Terms | Namespace::DLib);
             self.scope.0.push((prefix.to_owned(), namespace, self.depth));
         }
         Ok(())

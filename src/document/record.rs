@@ -168,10 +168,17 @@ impl Capability {
         }
     }
 
-    /// The capability of this name.
+    /// The capability of this name, compared case-insensitively: `resourceList` is published, too.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|capability| capability.name() == name.trim())
+        Self::ALL.into_iter().find(|capability| capability.name().eq_ignore_ascii_case(name.trim()))
+    }
+
+    /// A warning for a value of the `capability` attribute that is not spelled as the specification spells it.
+    #[must_use]
+    pub fn spelling(value: &str) -> Option<String> {
+        let known = Self::from_name(value)?;
+        (known.name() != value.trim()).then(|| format!("capability {value:?} is spelled {known}; taken as that"))
     }
 }
 
@@ -386,6 +393,9 @@ impl Head {
     }
 }
 
+/// The attributes that describe the bytes of a representation.
+const OF_BYTES: [&str; 4] = ["hash", "length", "type", "encoding"];
+
 /// A `url` or `sitemap` element.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Entry {
@@ -411,20 +421,51 @@ impl Entry {
         is_absolute(&self.loc)
     }
 
-    /// The entry as if its resource were represented by the alternate of this media type alone (core 14.3), if it has one:
+    /// The entry with `loc`, and the `href` of each link, made absolute.
+    #[must_use]
+    pub fn resolved(mut self, base: &url::Url) -> Self {
+        if !self.is_absolute()
+            && let Ok(absolute) = base.join(&self.loc)
+        {
+            self.loc = absolute.into();
+        }
+        for link in &mut self.links {
+            let Some(href) = link.href().filter(|href| !is_absolute(href)) else { continue };
+            let Ok(absolute) = base.join(href) else { continue };
+            let mut attributes = Attributes::default();
+            for (name, value) in link.0.iter() {
+                let value = if name == "href" { absolute.as_str() } else { value };
+                attributes.push(Cow::Owned(name.to_owned()), value);
+            }
+            link.0 = attributes;
+        }
+        self
+    }
+
+    /// The entry without what it says of bytes, and of where in a package they are.
+    #[must_use]
+    pub fn without_bytes(mut self) -> Self {
+        let mut md = Attributes::default();
+        for (name, value) in self.md.iter().filter(|(name, _)| !OF_BYTES.contains(name) && *name != "path") {
+            md.push(Cow::Owned(name.to_owned()), value);
+        }
+        self.md = md;
+        self
+    }
+
+    /// The entry as if its resource were represented by the alternate of this media type alone (core 14.3), if it has one, that of the best `pri`:
     /// what it says of bytes is what the link says, and `preferred` is where they are.
     #[must_use]
     pub fn preferring(&self, media: &str) -> Option<Self> {
         let essence = |text: &str| text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         let is_wanted =
             |link: &&Link| link.is("alternate") && link.0.get("type").is_some_and(|own| essence(own) == essence(media));
-        let link = self.links.iter().find(is_wanted)?;
+        let link = self.links.iter().filter(is_wanted).min_by_key(|link| link.priority())?;
         let mut md = Attributes::default();
-        let of_bytes = ["hash", "length", "type", "encoding"];
-        for (name, value) in self.md.iter().filter(|(name, _)| !of_bytes.contains(name) && *name != Self::PREFERRED) {
+        for (name, value) in self.md.iter().filter(|(name, _)| !OF_BYTES.contains(name) && *name != Self::PREFERRED) {
             md.push(Cow::Owned(name.to_owned()), value);
         }
-        for (name, value) in link.0.iter().filter(|(name, _)| of_bytes.contains(name)) {
+        for (name, value) in link.0.iter().filter(|(name, _)| OF_BYTES.contains(name)) {
             md.push(Cow::Owned(name.to_owned()), value);
         }
         md.push(Cow::Borrowed(Self::PREFERRED), link.href()?);
@@ -475,6 +516,13 @@ impl Warnings {
                 line => format!("line {line}: {text}"),
             });
         }
+    }
+
+    /// Adds those of `other` after these.
+    pub fn append(&mut self, other: Self) {
+        self.count += other.count;
+        self.lines.extend(other.lines);
+        self.lines.truncate(Self::KEPT);
     }
 
     /// How many there were.

@@ -44,6 +44,12 @@ impl Datetime {
         Self::from_timestamp(Timestamp::now()).unwrap_or(Self(0))
     }
 
+    /// A time of the system's clock.
+    #[must_use]
+    pub fn from_system(time: std::time::SystemTime) -> Self {
+        Timestamp::try_from(time).ok().and_then(Self::from_timestamp).unwrap_or(Self(0))
+    }
+
     fn from_timestamp(timestamp: Timestamp) -> Option<Self> {
         i64::try_from(timestamp.as_nanosecond()).ok().map(Self)
     }

@@ -63,6 +63,8 @@ const LIST_MAX: usize = 65_536;
 const RESERVED: [&str; 6] = ["asked", "datetime", "error", "omitted", "original", "verified"];
 /// What every program that verifies a file asks for.
 const LISTED_FIRST: [&str; 4] = ["hash", "lastmod", "length", "encoding"];
+/// The attributes of links that are shown (core 7).
+const OF_LINKS: [&str; 7] = ["datetime", "hash", "length", "modified", "path", "pri", "type"];
 /// How many attributes there is no room for.
 const OMITTED: &str = "user.resourcesync.omitted";
 
@@ -142,6 +144,7 @@ pub(super) fn attributes(row: &VersionRow, links: &Links, verified: Option<bool>
     add("timemap", &mut links.timemaps.iter().map(String::as_str));
     add("timegate", &mut links.timegates.iter().map(String::as_str));
     all.retain(|_, value| !value.is_empty());
+    all.extend(of_links(row));
     all.insert(format!("{OURS}datetime"), row.begin.to_string());
     for (name, value) in &row.extra.md {
         all.insert(format!("{OURS}{}", listed(name)), value.clone());
@@ -163,6 +166,30 @@ pub(super) fn attributes(row: &VersionRow, links: &Links, verified: Option<bool>
     }
     all.insert(ORIGIN.to_owned(), row.uri.clone());
     fitting(all)
+}
+
+/// The attributes of links: `REL.hash` and its like have a line for each target of `REL`, in the same order, which is empty where
+/// the link says nothing.
+fn of_links(row: &VersionRow) -> BTreeMap<String, String> {
+    let mut links: BTreeMap<&str, Vec<&BTreeMap<String, String>>> = BTreeMap::new();
+    for link in &row.extra.links {
+        let (Some(rels), Some(href)) = (link.get("rel"), link.get("href")) else { continue };
+        for rel in rels.split_ascii_whitespace() {
+            let known = links.entry(rel.strip_prefix(TERMS).unwrap_or(rel)).or_default();
+            if !known.iter().any(|other| other.get("href") == Some(href)) {
+                known.push(link);
+            }
+        }
+    }
+    let mut all = BTreeMap::new();
+    for (rel, links) in links {
+        for name in OF_LINKS.iter().filter(|name| links.iter().any(|link| link.contains_key(**name))) {
+            let values: Vec<&str> =
+                links.iter().map(|link| link.get(*name).map(String::as_str).unwrap_or_default()).collect();
+            all.insert(format!("{OURS}{}.{name}", listed(rel)), values.join("\n"));
+        }
+    }
+    all
 }
 
 /// The name of what a Source lists: another one where it is one of ours.

@@ -263,3 +263,15 @@ proptest! {
         let _ = mapper().path(&format!("https://source.example/{text}"));
     }
 }
+
+#[test]
+fn authorities_are_compared_without_case_and_default_port() {
+    for base in ["HTTP://Example.ORG:80/", "http://example.org/", "http://EXAMPLE.org:/"] {
+        let mapper = Mapper::new(base, false).unwrap();
+        assert_eq!(mapper.path("http://example.org/a/b").unwrap().names, ["a", "b"], "{base}");
+        // Another spelling is another URI, at the same place.
+        let other = mapper.path("HTTP://example.org:80/a/b").unwrap();
+        assert!(other.names[0] == "a" && other.names[1].starts_with("b~") && other.uri_needed, "{other:?}");
+        assert_eq!(mapper.path("http://example.org:8080/a").unwrap().names[0], "@example.org:8080");
+    }
+}

@@ -12,6 +12,7 @@ use reqwest::{Method, Response, StatusCode};
 use url::Url;
 
 use super::credentials::Credentials;
+use super::discovery::Memory;
 use super::error::{SourceError, Trouble};
 use super::pace::{Pace, Permit};
 use super::reach::Reach;
@@ -99,6 +100,10 @@ pub struct Asked<'a> {
     pub if_range: Option<&'a str>,
     /// The content codings that are understood; identity alone, if not given.
     pub accept_encoding: Option<&'a str>,
+    /// It is not what the host is there for: that it is not answered says nothing of others.
+    pub aside: bool,
+    /// The media types that are preferred (`Accept`).
+    pub accept: Option<&'a str>,
     /// It is a document: its bytes count for the rate, but do not queue behind those of content.
     pub document: bool,
     /// Caches on the way are to ask the server itself (RFC 9111, 5.2.1.4).
@@ -125,6 +130,7 @@ pub struct Client {
     trusted: Vec<rustls::pki_types::CertificateDer<'static>>,
     timeout_millis: AtomicU64,
     pace: Pace,
+    memory: Memory,
 }
 
 /// An answer whose body has not been read yet.
@@ -150,6 +156,8 @@ pub struct Answer {
 /// The most that a server's wish to be left alone counts for.
 const LONGEST_HOLD: Duration = Duration::from_secs(86_400);
 
+/// How often a connection is tried that a user waits for: a server that is started again is there within seconds.
+const MOST_CONNECTS: u32 = 4;
 /// How often a request is tried again that nobody waits for.
 const MOST_TRIES: u32 = 5;
 /// The longest that such a request waits because a server asked for it; then it fails, and is made again
@@ -185,6 +193,7 @@ impl Client {
             trusted,
             timeout_millis,
             pace,
+            memory: Memory::default(),
         }))
     }
 
@@ -235,12 +244,26 @@ impl Client {
         let first = self.checked(url)?;
         let begun = Instant::now();
         let mut tries = 0;
+        // A user waits: a host that did not answer a moment ago is not waited for once more.
+        let down =
+            asked.patience.filter(|_| !asked.aside && !asked.document).and_then(|_| self.pace.down(&host_of(&first)));
+        if let Some(trouble @ Trouble::Stalled { .. }) = down {
+            return Err(SourceError::new(&first, trouble));
+        }
+        let most_tries = match (&down, asked.patience) {
+            (Some(_), _) => 1,
+            (None, Some(_)) => MOST_CONNECTS,
+            (None, None) => MOST_TRIES,
+        };
         loop {
             let error = match self.follow(first.clone(), asked).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
             tries += 1;
+            if error.trouble.is_away() && tries >= most_tries {
+                return Err(error);
+            }
             let asked_wait = match &error.trouble {
                 Trouble::Status { retry_after, .. } => *retry_after,
                 _ => None,
@@ -318,13 +341,25 @@ impl Client {
             None => entering.await,
         };
         let request = self.request(&url, asked);
-        let response = tokio::time::timeout(timeout, request.send())
-            .await
-            .map_err(|_| stalled("answer"))?
-            .map_err(|error| SourceError::new(&url, self.trouble(&error, timeout)))?;
+        let began = Instant::now();
+        let response = match tokio::time::timeout(timeout, request.send()).await {
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(error)) => Err(SourceError::new(&url, self.trouble(&error, timeout))),
+            Err(_) => Err(stalled("answer")),
+        };
+        match &response {
+            Ok(_) => self.pace.answered(&host),
+            Err(error) if error.trouble.is_away() && !asked.aside && !asked.memento => {
+                self.pace.failed(&host, began, &error.trouble)
+            }
+            Err(_) => {}
+        }
+        let response = response?;
         self.check_head(&url, response.headers())?;
-        if let Some(wait) = retry_after(response.headers()).filter(|_| matches!(response.status().as_u16(), 429 | 503))
-        {
+        // What was archived says nothing of the archive.
+        let is_archived = asked.memento && response.headers().contains_key("memento-datetime");
+        let is_busy = matches!(response.status().as_u16(), 429 | 503) && !is_archived;
+        if let Some(wait) = retry_after(response.headers()).filter(|_| is_busy) {
             self.pace.hold(&host, wait);
         }
         Ok(Answer {
@@ -340,6 +375,11 @@ impl Client {
             window: (Instant::now(), 0),
             _permit: permit,
         })
+    }
+
+    /// The documents that discovery has read.
+    pub(super) fn memory(&self) -> &Memory {
+        &self.memory
     }
 
     pub(super) fn pace(&self) -> &Pace {
@@ -433,6 +473,9 @@ impl Client {
             }
         };
         put(header::ACCEPT_ENCODING, asked.accept_encoding.unwrap_or("identity"));
+        if let Some(accept) = asked.accept {
+            put(header::ACCEPT, accept);
+        }
         if let Some(validators) = asked.validators {
             if let Some(etag) = &validators.etag {
                 put(header::IF_NONE_MATCH, etag);
@@ -492,6 +535,12 @@ fn build(
     builder.build().map_err(|error| format!("cannot set up HTTP: {}", deepest(&error)))
 }
 
+/// Whether a media type is that of HTML pages.
+pub(super) fn is_html(media: &str) -> bool {
+    let essence = media.split(';').next().unwrap_or_default().trim();
+    ["text/html", "application/xhtml+xml"].iter().any(|html| essence.eq_ignore_ascii_case(html))
+}
+
 /// Host and port, as connections are counted.
 pub(super) fn host_of(url: &Url) -> String {
     let host = url.host_str().map(|host| format!("{host}:{}", url.port_or_known_default().unwrap_or(0)));
@@ -519,6 +568,10 @@ fn judge(answer: Answer, asked: &Asked<'_>) -> Result<Answer> {
     if wanted {
         return Ok(answer);
     }
+    let challenge = answer.headers.contains_key("cf-mitigated");
+    if challenge || status == StatusCode::FORBIDDEN && answer.is_html() {
+        return Err(SourceError::new(&answer.url, Trouble::Walled { code: status.as_u16(), challenge }));
+    }
     let retry_after = retry_after(&answer.headers);
     Err(SourceError::new(&answer.url, Trouble::Status { code: status.as_u16(), retry_after }))
 }
@@ -534,6 +587,38 @@ impl Answer {
     #[must_use]
     pub fn length(&self) -> Option<u64> {
         text(&self.headers, &header::CONTENT_LENGTH)?.trim().parse().ok()
+    }
+
+    /// The media type, without parameters, in lower case (RFC 9110, 8.3).
+    #[must_use]
+    pub fn media_type(&self) -> Option<String> {
+        let media = text(&self.headers, &header::CONTENT_TYPE)?;
+        let essence = media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        essence.contains('/').then_some(essence)
+    }
+
+    /// Whether the body is said to be an HTML page.
+    #[must_use]
+    pub fn is_html(&self) -> bool {
+        self.media_type().is_some_and(|media| is_html(&media))
+    }
+
+    /// The encoding of a text, where the server names it (RFC 9110, 8.3.2).
+    #[must_use]
+    pub fn charset(&self) -> Option<String> {
+        let media = text(&self.headers, &header::CONTENT_TYPE)?;
+        media.split(';').skip(1).find_map(|parameter| {
+            let (name, value) = parameter.split_once('=')?;
+            let value = value.trim().trim_matches('"');
+            (name.trim().eq_ignore_ascii_case("charset") && !value.is_empty()).then(|| value.to_owned())
+        })
+    }
+
+    /// When the server answered, by its clock; by ours where it does not say.
+    #[must_use]
+    pub fn date(&self) -> SystemTime {
+        let date = text(&self.headers, &header::DATE);
+        date.and_then(|text| httpdate::parse_http_date(text.trim()).ok()).unwrap_or_else(SystemTime::now)
     }
 
     /// The content codings that the server says it applied, `identity` left out.
@@ -578,6 +663,7 @@ impl Answer {
         };
         match &chunk {
             Some(bytes) => {
+                self.client.pace.answered(&host_of(&self.url));
                 self.got += bytes.len() as u64;
                 self.check_speed()?;
                 match self.document {

@@ -7,6 +7,7 @@ use md5::Md5;
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256, Sha512};
 
+use super::client::is_html;
 use super::error::Trouble;
 use crate::document::{Algorithm, Digest, Hashes};
 
@@ -19,7 +20,38 @@ pub struct Expected {
     pub hashes: Hashes,
     /// The content coding that the Source declares.
     pub encoding: Option<String>,
+    /// The media type.
+    pub media: Option<String>,
 }
+
+impl Expected {
+    /// What an HTML page came in place of: where neither a hash nor a length is listed, the media type is all that tells a
+    /// resource from a bot wall's page. Where no type is listed, the extension tells of files that are never HTML.
+    #[must_use]
+    pub fn is_no_page(&self, url: &str) -> Option<String> {
+        if self.length.is_some() || !self.hashes.is_empty() {
+            return None;
+        }
+        match &self.media {
+            Some(media) => (!is_html(media)).then(|| media.clone()),
+            None => {
+                let path = url.split(['?', '#']).next().unwrap_or_default();
+                // `File:Photo.jpg` is the page of a wiki about that file.
+                let name = path.rsplit('/').next().filter(|name| !name.contains(':') && !name.contains("%3A"))?;
+                let (_, extension) = name.rsplit_once('.')?;
+                let extension = extension.to_ascii_lowercase();
+                NEVER_HTML.contains(&extension.as_str()).then(|| format!("a .{extension} file"))
+            }
+        }
+    }
+}
+
+/// Extensions of files that are never HTML pages.
+const NEVER_HTML: [&str; 38] = [
+    "7z", "avi", "bz2", "csv", "doc", "docx", "epub", "flac", "gif", "gz", "jp2", "jpeg", "jpg", "json", "jsonld",
+    "mets", "mkv", "mov", "mp3", "mp4", "odt", "ogg", "pdf", "png", "ppt", "pptx", "rdf", "tar", "tgz", "tif", "tiff",
+    "ttl", "wav", "webp", "xls", "xlsx", "xz", "zip",
+];
 
 /// In which form a body is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -177,6 +209,10 @@ pub fn decode(
     for layer in coding.split(',').rev() {
         layers = match layer.trim().to_ascii_lowercase().as_str() {
             "gzip" | "x-gzip" => Box::new(MultiGzDecoder::new(layers)),
+            "br" => Box::new(brotli_decompressor::Decompressor::new(layers, 64 << 10)),
+            "zstd" => {
+                Box::new(ruzstd::decoding::StreamingDecoder::new(layers).map_err(|error| bad(error.to_string()))?)
+            }
             "deflate" => deflate(layers).map_err(|error| bad(error.to_string()))?,
             "identity" | "" => layers,
             other => return Err(bad(format!("{other} is not supported"))),
@@ -243,6 +279,7 @@ mod tests {
             length: Some(5),
             hashes: Hashes::parse(hash, complaints),
             encoding: None,
+            media: None,
         };
         let good = expected(right, &mut complaints);
         let sums = Hasher::read(&good.hashes, &b"hello"[..]).unwrap();
@@ -251,6 +288,40 @@ mod tests {
         assert!(matches!(verify(&sums, &wrong), Err(Trouble::WrongHash { algorithm: "md5", .. })));
         let short = Hasher::read(&good.hashes, &b"hell"[..]).unwrap();
         assert_eq!(verify(&short, &good), Err(Trouble::WrongLength { got: 4, expected: 5 }));
+    }
+
+    #[test]
+    fn brotli_and_zstd_are_decoded() {
+        let text = b"hello, hello";
+        let length = u32::try_from(text.len()).unwrap();
+        // One block each that is stored as it is (RFC 7932, 9.2; RFC 8878, 3.1.1).
+        let header = (length - 1) << 4 | 1 << 20;
+        let brotli = [&header.to_le_bytes()[..3], text, &[3]].concat();
+        let block = length << 3 | 1;
+        let frame = [0x28, 0xb5, 0x2f, 0xfd, 0x20, u8::try_from(length).unwrap()];
+        let zstd = [&frame[..], &block.to_le_bytes()[..3], text].concat();
+        for (coding, coded) in [("br", brotli), ("zstd", zstd)] {
+            let mut out = Vec::new();
+            decode(coding, coded.as_slice(), &mut out, &Hashes::default(), 1000).unwrap();
+            assert_eq!(out, text, "{coding}");
+        }
+    }
+
+    #[test]
+    fn a_page_is_no_file_of_another_type() {
+        let expected = |media: Option<&str>| Expected { media: media.map(str::to_owned), ..Expected::default() };
+        for (media, url, is_refused) in [
+            (Some("application/pdf"), "http://a.example/x", true),
+            (Some("text/html; charset=utf-8"), "http://a.example/x.pdf", false),
+            (None, "http://a.example/x.PDF?download=1", true),
+            (None, "http://a.example/x", false),
+            (None, "http://a.example/x.html", false),
+            (None, "http://wiki.example/File:Photo.jpg", false),
+        ] {
+            assert_eq!(expected(media).is_no_page(url).is_some(), is_refused, "{media:?} {url}");
+        }
+        let listed = Expected { length: Some(7), ..expected(Some("application/pdf")) };
+        assert_eq!(listed.is_no_page("http://a.example/x"), None, "its length tells");
     }
 
     #[test]

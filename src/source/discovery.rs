@@ -1,12 +1,12 @@
 //! From what a user types to the sets of resources of a Source (core 6.3).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use url::Url;
 
-use super::client::{Answer, Asked, Client};
+use super::client::{Answer, Asked, Client, Validators};
 use super::error::{SourceError, Trouble};
 use super::html::resourcesync_links;
 use super::links::parse_link_header;
@@ -26,6 +26,8 @@ pub enum Route {
     HtmlLink,
     /// `robots.txt` (core 6.3.4).
     Robots,
+    /// `/sitemap.xml`, where sites have it by custom.
+    Sitemap,
 }
 
 impl Route {
@@ -38,6 +40,7 @@ impl Route {
             Self::LinkHeader => "link-header",
             Self::HtmlLink => "html-link",
             Self::Robots => "robots.txt",
+            Self::Sitemap => "sitemap.xml",
         }
     }
 }
@@ -57,8 +60,10 @@ pub struct Discovery {
     pub description: Option<String>,
     /// At least one.
     pub sets: Vec<FoundSet>,
-    /// Whether everything that was named could be read: if not, there may be more sets.
+    /// Whether everything that was named could be read, or is known to be gone: if not, there may be more sets.
     pub complete: bool,
+    /// Why sets that a Source Description names are missing: their Capability Lists are gone, or unreadable.
+    pub lacking: Vec<String>,
     /// What was odd on the way.
     pub warnings: Vec<String>,
 }
@@ -86,6 +91,14 @@ impl FoundSet {
         }
         urls
     }
+
+    /// Of a set of several sitemaps, the one of this URL as a set of its own: caches that are older have it as such.
+    #[must_use]
+    pub fn part(&self, url: &str) -> Option<Self> {
+        let is_part = self.capability_list.is_none() && self.key != url;
+        let own: Vec<_> = self.capabilities.iter().filter(|document| is_part && document.url == url).cloned().collect();
+        (!own.is_empty()).then(|| Self { key: url.to_owned(), capability_list: None, capabilities: own })
+    }
 }
 
 /// A document that a Capability List names.
@@ -109,6 +122,7 @@ const WHOLE: u64 = 64 << 20;
 const MOST_LOOKS: usize = 50;
 
 /// A document as far as discovery needs it.
+#[derive(Clone, Debug)]
 struct Seen {
     /// What was asked for: it stands for the document, wherever redirects led this time.
     asked: Url,
@@ -121,17 +135,47 @@ struct Seen {
 struct Explorer<'c> {
     client: &'c Arc<Client>,
     warnings: Vec<String>,
+    lacking: Vec<String>,
     failed: bool,
 }
 
 /// What a page is.
+#[derive(Clone, Debug)]
 enum Page {
     Document(Box<Seen>),
+    /// HTML, with the links of its head or of itself.
     Links(Route, Vec<Url>),
 }
 
-/// Finds the sets of resources of a Source. `source` is an origin, or the URL of a document, of a plain
-/// sitemap, or of a page that links to a Capability List.
+/// Pages that were read, with their validators: a check whether a Source still offers the same costs answers without a body.
+#[derive(Debug, Default)]
+pub(super) struct Memory(Mutex<HashMap<Url, (Validators, Page)>>);
+
+/// The most pages that are remembered.
+const MOST_REMEMBERED: usize = 64;
+
+impl Memory {
+    fn get(&self, url: &Url) -> Option<(Validators, Page)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(url).cloned()
+    }
+
+    fn put(&self, url: &Url, validators: Validators, page: &Page) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Written just now, it may be written again within the same second.
+        let tells = validators.etag.is_some() || validators.last_modified.is_some() && validators.settled;
+        // A server that is not well, or a bot wall, sends a page with the validators of the document that it is in place of.
+        let is_document = matches!(page, Page::Document(_));
+        if !is_document || !tells || known.len() >= MOST_REMEMBERED && !known.contains_key(url) {
+            known.remove(url);
+            return;
+        }
+        known.insert(url.clone(), (validators, page.clone()));
+    }
+}
+
+/// Finds the sets of resources of a Source. `source` is an origin, or the URL of a document, of a plain sitemap, or of any page of
+/// the Source. In this order: the document itself, the well-known URI of an origin, links of the page, the well-known URI below
+/// its path and that of its origin, `robots.txt`, and `/sitemap.xml`.
 ///
 /// # Errors
 /// If every route fails; the error says what each came to.
@@ -142,36 +186,31 @@ pub async fn discover(client: &Arc<Client>, source: &str) -> Result<Discovery> {
             Trouble::BadUrl(format!("{error}; a Source is named by its URL, https://source.example/")),
         )
     })?;
-    // A Source that is ill for a moment is not one without this route.
-    let is_ill = |error: &SourceError| error.trouble.is_away() || error.trouble.passes();
-    let mut explorer = Explorer { client, warnings: Vec::new(), failed: false };
+    let mut explorer = Explorer { client, warnings: Vec::new(), lacking: Vec::new(), failed: false };
     let mut tried: Vec<SourceError> = Vec::new();
-    let is_origin = matches!(url.path(), "" | "/") && url.query().is_none();
-    if is_origin && let Ok(well_known) = url.join("/.well-known/resourcesync") {
-        match explorer.document(&well_known).await {
-            Ok(seen) => match explorer.sets(Route::WellKnown, seen).await {
-                Ok(found) => return Ok(found),
-                Err(error) if is_ill(&error) => return Err(error),
-                Err(error) => tried.push(error),
+    let mut steps = first_steps(&url);
+    while let Some(step) = steps.pop_front() {
+        let found = match &step {
+            Step::WellKnown(url) => explorer.well_known(url).await,
+            Step::Page => match explorer.page(&url).await {
+                Ok(Page::Document(seen)) => return explorer.sets(Route::Document, *seen).await,
+                Ok(Page::Links(route, links)) => {
+                    // It is a page of the Source: what the Source has lies elsewhere.
+                    steps.extend(further_steps(&url));
+                    explorer.linked(route, &url, &links).await
+                }
+                Err(error) => Err(error),
             },
-            Err(error) if is_ill(&error) => return Err(error),
-            Err(error) => tried.push(error),
-        }
-    }
-    match explorer.page(&url).await {
-        Ok(Page::Document(seen)) => return explorer.sets(Route::Document, *seen).await,
-        Ok(Page::Links(route, links)) => match explorer.linked(route, &links).await {
-            Ok(found) => return Ok(found),
-            Err(error) if is_ill(&error) => return Err(error),
-            Err(error) => tried.push(error),
-        },
-        Err(error) if is_ill(&error) => return Err(error),
-        Err(error) => tried.push(error),
-    }
-    if is_origin {
-        match explorer.robots(&url).await {
-            Ok(found) => return Ok(found),
-            Err(error) if is_ill(&error) => return Err(error),
+            Step::Robots => explorer.robots(&url).await,
+            Step::Sitemap(url) => explorer.sitemap(url).await,
+        };
+        match found {
+            Ok(mut found) => {
+                explorer.tell_of_further_sets(&mut found).await;
+                return Ok(found);
+            }
+            // A Source that is ill for a moment is not one without this route.
+            Err(error) if error.trouble.is_away() || error.trouble.passes() => return Err(error),
             Err(error) => tried.push(error),
         }
     }
@@ -188,10 +227,55 @@ pub async fn discover(client: &Arc<Client>, source: &str) -> Result<Discovery> {
     ))
 }
 
+/// A place to look for a Source.
+enum Step {
+    /// A well-known URI.
+    WellKnown(Url),
+    /// What was named itself.
+    Page,
+    Robots,
+    Sitemap(Url),
+}
+
+fn first_steps(url: &Url) -> VecDeque<Step> {
+    let below = below(url).map(Step::WellKnown);
+    match is_origin(url) {
+        true => {
+            let sitemap = url.join("/sitemap.xml").ok().map(Step::Sitemap);
+            below.into_iter().chain([Step::Page, Step::Robots]).chain(sitemap).collect()
+        }
+        false => [Step::Page].into_iter().chain(below).collect(),
+    }
+}
+
+/// Where else the Source of a page may be that is no origin.
+fn further_steps(url: &Url) -> Vec<Step> {
+    if is_origin(url) {
+        return Vec::new();
+    }
+    let origin = url.join("/.well-known/resourcesync").ok().map(Step::WellKnown);
+    let sitemap = url.join("/sitemap.xml").ok().map(Step::Sitemap);
+    origin.into_iter().chain([Step::Robots]).chain(sitemap).collect()
+}
+
+fn is_origin(url: &Url) -> bool {
+    matches!(url.path(), "" | "/") && url.query().is_none()
+}
+
+/// The well-known URI below the path of a URL.
+fn below(url: &Url) -> Option<Url> {
+    let mut below = url.clone();
+    below.set_query(None);
+    below.set_fragment(None);
+    below.path_segments_mut().ok()?.pop_if_empty().extend([".well-known", "resourcesync"]);
+    Some(below)
+}
+
 impl Explorer<'_> {
-    async fn get(&self, url: &Url) -> Result<Answer> {
+    async fn get(&self, url: &Url, validators: Option<&Validators>) -> Result<Answer> {
         let asked = Asked {
             accept_encoding: Some("gzip, identity;q=0.5"),
+            validators,
             document: true,
             patience: Some(self.client.timeout()),
             ..Asked::default()
@@ -201,61 +285,84 @@ impl Explorer<'_> {
 
     /// Reads a document: whole if it says what a Source has, else its head.
     async fn document(&self, url: &Url) -> Result<Seen> {
-        let answer = self.get(url).await?;
-        let seen = self.read(answer).await?;
-        Ok(Seen { asked: url.clone(), ..seen })
+        match self.page(url).await? {
+            Page::Document(seen) => Ok(*seen),
+            Page::Links(..) => Err(SourceError::new(
+                url,
+                Trouble::Nowhere("it is an HTML page, not a ResourceSync document".to_owned()),
+            )),
+        }
     }
 
     fn bounds(&self) -> &Bounds {
         self.client.bounds()
     }
 
-    async fn read(&self, mut answer: Answer) -> Result<Seen> {
-        let url = answer.url.clone();
-        let (mut body, mut whole) = prefix(&mut answer, Vec::new(), PEEK.min(self.bounds().document)).await?;
-        if !whole {
-            let wanted = open(&url, &body, self.bounds()).is_ok_and(|head| {
-                matches!(head.capability(), Some(Capability::Description | Capability::CapabilityList))
-            });
-            if wanted {
-                (body, whole) = prefix(&mut answer, body, WHOLE.min(self.bounds().document)).await?;
-                if !whole {
-                    let beyond = || bounds::DOCUMENT.passed("its size", self.bounds()).into();
-                    let trouble = if self.bounds().document < WHOLE { beyond() } else { Trouble::TooLarge(WHOLE) };
-                    return Err(SourceError::new(&url, trouble));
-                }
-            }
+    /// Reads a page: a document, or HTML that may link to one.
+    async fn page(&self, url: &Url) -> Result<Page> {
+        let known = self.client.memory().get(url);
+        let mut answer = self.get(url, known.as_ref().map(|(validators, _)| validators)).await?;
+        if let Some((_, page)) = known.filter(|_| answer.status == 304) {
+            return Ok(page);
         }
-        see(&url, &body, whole, self.bounds())
+        let validators = answer.validators();
+        let page = self.read(url, &mut answer).await?;
+        self.client.memory().put(url, validators, &page);
+        Ok(page)
     }
 
-    /// Looks at what a user named: a document, or a page that links to one.
-    async fn page(&self, url: &Url) -> Result<Page> {
-        let mut answer = self.get(url).await?;
-        let base = answer.url.clone();
+    async fn read(&self, asked: &Url, answer: &mut Answer) -> Result<Page> {
+        let (base, charset) = (answer.url.clone(), answer.charset());
         let links: Vec<Url> = answer
             .header_values("link")
             .flat_map(parse_link_header)
             .filter(|link| link.is("resourcesync"))
             .filter_map(|link| base.join(&link.href).ok())
             .collect();
-        let (body, whole) = prefix(&mut answer, Vec::new(), PEEK.min(self.bounds().document)).await?;
-        drop(answer);
-        let seen = match (looks_like_html(&body), whole) {
-            (true, _) => None,
-            (false, true) => Some(see(&base, &body, true, self.bounds())),
-            (false, false) if open(&base, &body, self.bounds()).is_ok() => Some(self.document(&base).await),
-            (false, false) => Some(see(&base, &body, false, self.bounds())),
-        };
-        match seen {
-            Some(Ok(seen)) => Ok(Page::Document(Box::new(Seen { asked: url.clone(), ..seen }))),
-            _ if !links.is_empty() => Ok(Page::Links(Route::LinkHeader, links)),
-            Some(Err(error)) => Err(error),
-            None => html_links(&base, &body),
+        let (mut body, mut whole) = prefix(answer, Vec::new(), PEEK.min(self.bounds().document)).await?;
+        if looks_like_html(&body) {
+            return Ok(match links.is_empty() {
+                false => Page::Links(Route::LinkHeader, links),
+                true => Page::Links(Route::HtmlLink, resourcesync_links(&base, &body)),
+            });
+        }
+        if !whole {
+            let wanted = open(&base, charset.as_deref(), &body, self.bounds()).is_ok_and(|head| {
+                matches!(head.capability(), Some(Capability::Description | Capability::CapabilityList))
+            });
+            if wanted {
+                (body, whole) = prefix(answer, body, WHOLE.min(self.bounds().document)).await?;
+                if !whole {
+                    let beyond = || bounds::DOCUMENT.passed("its size", self.bounds()).into();
+                    let trouble = if self.bounds().document < WHOLE { beyond() } else { Trouble::TooLarge(WHOLE) };
+                    return Err(SourceError::new(&base, trouble));
+                }
+            }
+        }
+        match see(&base, charset.as_deref(), &body, whole, self.bounds()) {
+            Ok(mut seen) => {
+                seen.asked = asked.clone();
+                if matches!(shape(&seen), Shape::List(_)) {
+                    seen.entries.clear();
+                }
+                Ok(Page::Document(Box::new(seen)))
+            }
+            Err(_) if !links.is_empty() => Ok(Page::Links(Route::LinkHeader, links)),
+            Err(error) => Err(error),
         }
     }
 
-    async fn linked(&mut self, route: Route, links: &[Url]) -> Result<Discovery> {
+    async fn well_known(&mut self, url: &Url) -> Result<Discovery> {
+        let seen = self.document(url).await?;
+        self.sets(Route::WellKnown, seen).await
+    }
+
+    async fn sitemap(&mut self, url: &Url) -> Result<Discovery> {
+        let seen = self.document(url).await?;
+        self.sets(Route::Sitemap, seen).await
+    }
+
+    async fn linked(&mut self, route: Route, page: &Url, links: &[Url]) -> Result<Discovery> {
         let mut sets = Vec::new();
         let mut description = None;
         let mut failed = None;
@@ -267,45 +374,82 @@ impl Explorer<'_> {
             match found {
                 Ok(found) => {
                     description = description.or(found.description);
+                    self.warnings.extend(found.warnings);
                     sets.extend(found.sets);
                 }
                 Err(error) => {
-                    self.warnings.push(error.to_string());
-                    self.failed = true;
+                    self.lacks(&error);
                     failed = Some(error);
                 }
             }
         }
         match failed {
             Some(error) if sets.is_empty() => Err(error),
+            None if sets.is_empty() => {
+                let trouble =
+                    "it is an HTML page without a link to a Capability List (rel=\"resourcesync\")".to_owned();
+                Err(SourceError::new(page, Trouble::Nowhere(trouble)))
+            }
             _ => Ok(self.result(route, description, sets)),
         }
     }
 
+    /// A document that leads to sets cannot be read: for now, or because it is not there.
+    fn lacks(&mut self, error: &SourceError) {
+        if error.trouble.passes() || error.trouble.is_away() {
+            self.failed = true;
+            self.warnings.push(error.to_string());
+        } else {
+            self.lacking.push(error.to_string());
+        }
+    }
+
+    /// The sitemaps of a `robots.txt`. Those that are no ResourceSync documents are one set.
     async fn robots(&mut self, origin: &Url) -> Result<Discovery> {
         let url =
             origin.join("/robots.txt").map_err(|error| SourceError::new(origin, Trouble::BadUrl(error.to_string())))?;
-        let text = self.get(&url).await?.bytes(PEEK.min(self.bounds().document)).await?;
+        let text = self.get(&url, None).await?.bytes(PEEK.min(self.bounds().document)).await?;
         let text = String::from_utf8_lossy(&text);
-        let mut plain = Vec::new();
-        let mut lists = Vec::new();
+        let (mut plain, mut lists, mut dead) = (Vec::new(), Vec::new(), Vec::new());
         for line in text.lines().filter_map(sitemap_line).take(MOST_LOOKS) {
             let Ok(target) = url.join(line) else { continue };
             match self.document(&target).await {
                 Ok(seen) if seen.head.capability().is_some() => lists.push(seen),
                 Ok(seen) => plain.push(seen),
-                Err(error) => {
-                    self.failed = true;
-                    self.warnings.push(error.to_string());
-                }
+                Err(error) => dead.push((target, error)),
             }
         }
-        let chosen = if lists.is_empty() { plain } else { lists };
+        if lists.is_empty() && plain.is_empty() {
+            let error = dead.into_iter().map(|(_, error)| error).next();
+            let nothing =
+                || SourceError::new(&url, Trouble::Nowhere("it names no sitemap that can be read".to_owned()));
+            return Err(error.unwrap_or_else(nothing));
+        }
+        if lists.is_empty() && plain.len() + dead.len() > 1 {
+            // A sitemap that cannot be read is one of the lists of the set: the set is incomplete until it can.
+            let urls = plain.into_iter().map(|seen| seen.asked).chain(dead.into_iter().map(|(target, _)| target));
+            let list = |url: Url| CapabilityDocument {
+                capability: Capability::ResourceList,
+                url: url.into(),
+                hubs: Vec::new(),
+            };
+            let capabilities = urls.map(list).collect();
+            let set = FoundSet { key: url.to_string(), capability_list: None, capabilities };
+            return Ok(self.result(Route::Robots, None, vec![set]));
+        }
+        dead.iter().for_each(|(_, error)| self.lacks(error));
         let mut sets: Vec<FoundSet> = Vec::new();
         let mut description = None;
-        for seen in chosen {
-            let found = self.sets(Route::Robots, seen).await?;
+        for seen in if lists.is_empty() { plain } else { lists } {
+            let found = match self.sets(Route::Robots, seen).await {
+                Ok(found) => found,
+                Err(error) => {
+                    self.lacks(&error);
+                    continue;
+                }
+            };
             description = description.or(found.description);
+            self.warnings.extend(found.warnings);
             for set in found.sets {
                 if !sets.iter().any(|known| known.key == set.key) {
                     sets.push(set);
@@ -318,8 +462,34 @@ impl Explorer<'_> {
         Ok(self.result(Route::Robots, description, sets))
     }
 
+    /// Warns if a Source Description above what was found lists further sets.
+    async fn tell_of_further_sets(&mut self, found: &mut Discovery) {
+        let Some(description) = found.description.clone().filter(|_| found.route != Route::WellKnown) else { return };
+        let Ok(url) = Url::parse(&description) else { return };
+        let Ok(seen) = self.document(&url).await else { return };
+        if !matches!(shape(&seen), Shape::Description) {
+            return;
+        }
+        let lists = seen.entries.iter().filter_map(|entry| seen.url.join(&entry.loc).ok());
+        let known = |list: &Url| found.sets.iter().any(|set| set.capability_list.as_deref() == Some(list.as_str()));
+        let further = lists.filter(|list| !known(list)).count();
+        if further > 0 {
+            found.warnings.push(format!(
+                "{description} lists {further} further set{}; mount that URL to have them, too",
+                if further == 1 { "" } else { "s" }
+            ));
+        }
+    }
+
     fn result(&mut self, route: Route, description: Option<String>, sets: Vec<FoundSet>) -> Discovery {
-        Discovery { route, description, sets, complete: !self.failed, warnings: std::mem::take(&mut self.warnings) }
+        Discovery {
+            route,
+            description,
+            sets,
+            complete: !self.failed,
+            lacking: std::mem::take(&mut self.lacking),
+            warnings: std::mem::take(&mut self.warnings),
+        }
     }
 
     /// The sets that a document leads to.
@@ -387,8 +557,7 @@ impl Explorer<'_> {
                     self.warnings.push(format!("{above} lists {}, which is no Capability List", next.url));
                 }
                 Err(error) => {
-                    self.warnings.push(error.to_string());
-                    self.failed = true;
+                    self.lacks(&error);
                     failed = Some(error);
                 }
             }
@@ -408,7 +577,12 @@ impl Explorer<'_> {
         for entry in &seen.entries {
             let Ok(target) = seen.url.join(&entry.loc) else { continue };
             let capability = match entry.md.capability() {
-                Some(known) => known,
+                Some(known) => {
+                    let spelling = entry.md.get("capability").and_then(Capability::spelling);
+                    let warning = |text| format!("{}, line {}: {text}", seen.url, entry.line);
+                    self.warnings.extend(spelling.map(warning));
+                    known
+                }
                 None if entry.md.get("capability").is_some() => {
                     self.warnings.push(format!(
                         "{}, line {}: a capability that is not known; passed over",
@@ -540,8 +714,9 @@ async fn prefix(answer: &mut Answer, mut body: Vec<u8>, most: u64) -> Result<(Ve
     Ok((body, false))
 }
 
-fn open(url: &Url, body: &[u8], bounds: &Bounds) -> Result<Head> {
-    let reader = Reader::open(body, url.as_str(), limits(bounds)).map_err(|error| unreadable(url, &error))?;
+fn open(url: &Url, charset: Option<&str>, body: &[u8], bounds: &Bounds) -> Result<Head> {
+    let reader =
+        Reader::open_in(charset, body, url.as_str(), limits(bounds)).map_err(|error| unreadable(url, &error))?;
     Ok(reader.head().clone())
 }
 
@@ -557,14 +732,9 @@ fn unreadable(url: &Url, error: &crate::document::DocumentError) -> SourceError 
     SourceError::new(url, Trouble::Nowhere(trouble))
 }
 
-fn see(url: &Url, body: &[u8], whole: bool, bounds: &Bounds) -> Result<Seen> {
-    if looks_like_html(body) {
-        return Err(SourceError::new(
-            url,
-            Trouble::Nowhere("it is an HTML page, not a ResourceSync document".to_owned()),
-        ));
-    }
-    let mut reader = Reader::open(body, url.as_str(), limits(bounds)).map_err(|error| unreadable(url, &error))?;
+fn see(url: &Url, charset: Option<&str>, body: &[u8], whole: bool, bounds: &Bounds) -> Result<Seen> {
+    let mut reader =
+        Reader::open_in(charset, body, url.as_str(), limits(bounds)).map_err(|error| unreadable(url, &error))?;
     let mut entries = Vec::new();
     while entries.len() as u64 <= bounds.documents {
         match reader.next() {
@@ -575,15 +745,6 @@ fn see(url: &Url, body: &[u8], whole: bool, bounds: &Bounds) -> Result<Seen> {
         }
     }
     Ok(Seen { asked: url.clone(), url: url.clone(), head: reader.head().clone(), entries })
-}
-
-fn html_links(base: &Url, body: &[u8]) -> Result<Page> {
-    let links: Vec<Url> = resourcesync_links(body).iter().filter_map(|href| base.join(href).ok()).collect();
-    if links.is_empty() {
-        let trouble = "it is an HTML page without a link to a Capability List (rel=\"resourcesync\")".to_owned();
-        return Err(SourceError::new(base, Trouble::Nowhere(trouble)));
-    }
-    Ok(Page::Links(Route::HtmlLink, links))
 }
 
 fn sitemap_line(line: &str) -> Option<&str> {

@@ -73,6 +73,28 @@ pub enum Trouble {
         /// What the server asks us to wait.
         retry_after: Option<Duration>,
     },
+    /// A page for people came, to tell programs from people or to ask for a login.
+    #[error(
+        "the server answers {code} with a page for people{}: a bot wall or a login; ask the Source's operator to admit this client, or give it an entry in credentials=FILE",
+        if *.challenge { " (a challenge of Cloudflare)" } else { "" }
+    )]
+    Walled {
+        /// The status code.
+        code: u16,
+        /// Whether the server says that it is a challenge (`cf-mitigated`).
+        challenge: bool,
+    },
+    /// An HTML page came in place of something else.
+    #[error(
+        "the server sends an HTML page where {listed} is listed: a bot wall, a login or an error page; refused (verify=warn would serve it)"
+    )]
+    Page {
+        /// What is listed: a media type, or a file name's extension.
+        listed: String,
+    },
+    /// An archive holds an answer without content.
+    #[error("the archive holds an answer {0} of that time, and no content")]
+    Archived(u16),
     /// Redirects led back to where they began.
     #[error("redirects go in a circle ({0})")]
     RedirectLoop(String),
@@ -127,6 +149,9 @@ pub enum Trouble {
     /// The bytes could not be kept.
     #[error("cannot keep it in the cache: {0}")]
     Disk(String),
+    /// It is of another edition than the documents that it belongs to.
+    #[error("{0}; nothing is deleted until all documents are of one edition")]
+    Mixed(String),
     /// There is nowhere to get it.
     #[error("{0}")]
     Nowhere(String),

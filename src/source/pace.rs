@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::error::Trouble;
+
 /// Limits of connections per host and in all, and of bytes per second in all.
 #[derive(Debug)]
 pub(super) struct Pace {
@@ -24,7 +26,18 @@ pub(super) struct Pace {
 struct Host {
     gate: Gate,
     not_before: Option<Instant>,
+    /// When it answered last.
+    answered: Option<Instant>,
+    /// How many requests it has not answered since.
+    unanswered: u32,
+    /// Until when it is taken to be down, and why.
+    down: Option<(Instant, Trouble)>,
 }
+
+/// So many requests in a row that are not answered are no slow resources.
+const MOST_UNANSWERED: u32 = 3;
+/// How long a host that does not answer is remembered to be down.
+const DOWN_FOR: Duration = Duration::from_secs(30);
 
 /// Lets in so many at once, those who are urgent before all others. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -124,7 +137,8 @@ impl Pace {
             if hosts.len() > MOST_HOSTS {
                 hosts.retain(|_, host| host.gate.slots.available_permits() < connections);
             }
-            let new = || Host { gate: Gate::new(connections), not_before: None };
+            let new =
+                || Host { gate: Gate::new(connections), not_before: None, answered: None, unanswered: 0, down: None };
             hosts.entry(host.to_owned()).or_insert_with(new).gate.clone()
         };
         let host = gate.enter(urgent).await?;
@@ -143,6 +157,34 @@ impl Pace {
         if let Some(host) = self.hosts.lock().unwrap_or_else(PoisonError::into_inner).get_mut(host) {
             host.not_before = host.not_before.max(Some(until));
         }
+    }
+
+    /// The host has answered, whatever it said, or sends more of an answer.
+    pub(super) fn answered(&self, host: &str) {
+        if let Some(host) = self.hosts.lock().unwrap_or_else(PoisonError::into_inner).get_mut(host) {
+            (host.answered, host.unanswered, host.down) = (Some(Instant::now()), 0, None);
+        }
+    }
+
+    /// The host could not be reached, or did not answer, when a request began then. It is down if no connection came about, or if
+    /// several requests were not answered, and no other was meanwhile: one resource may be slow.
+    pub(super) fn failed(&self, host: &str, began: Instant, trouble: &Trouble) {
+        if let Some(host) = self.hosts.lock().unwrap_or_else(PoisonError::into_inner).get_mut(host)
+            && host.answered.is_none_or(|answered| answered < began)
+        {
+            host.unanswered += 1;
+            let is_slow = matches!(trouble, Trouble::Stalled { what, .. } if *what != "connection");
+            if !is_slow || host.unanswered >= MOST_UNANSWERED {
+                host.down = Some((Instant::now() + DOWN_FOR, trouble.clone()));
+            }
+        }
+    }
+
+    /// Why the host is taken to be down, if it is.
+    pub(super) fn down(&self, host: &str) -> Option<Trouble> {
+        let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        let (until, trouble) = hosts.get(host)?.down.as_ref()?;
+        (*until > Instant::now()).then(|| trouble.clone())
     }
 
     /// How long the host still wants to be left alone.

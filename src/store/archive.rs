@@ -113,7 +113,7 @@ enum Flaw {
 impl Flaw {
     fn text(self) -> &'static str {
         match self {
-            Self::Name => "its name in the package is absolute or leads out of it",
+            Self::Name => "its name in the package leads out of it",
             Self::NotAFile => "it is a symbolic link or a device",
             Self::Encrypted => "it is encrypted",
             Self::Method => "it is compressed by a method other than deflate",
@@ -186,8 +186,8 @@ impl Directory {
             let at = slots.partition_point(|slot| slot.key < key);
             (slots.get(at).is_some_and(|slot| slot.key == key)).then_some(at)
         };
-        // A member that is named with the slash is refused by its own flaw.
-        let found = [relative, relative.trim_start_matches("./"), path.trim()]
+        let with_slash = format!("/{relative}");
+        let found = [relative, relative.trim_start_matches("./"), &with_slash]
             .into_iter()
             .find_map(|name| at(&self.keys, &self.slots, name));
         let Some(found) = found else { return Found::Missing };
@@ -284,10 +284,11 @@ fn walk(
     Ok(None)
 }
 
-/// Whether a name is absolute, on whatever system, or has a part that leads upwards.
+/// Whether a name is empty, absolute on Windows, or has a part that leads upwards. One that begins with a slash, as DSpace writes
+/// it, is relative to the root of the package: nothing is unpacked.
 fn leads_out(name: &[u8]) -> bool {
     let drive = matches!(name, [letter, b':', ..] if letter.is_ascii_alphabetic());
-    let absolute = matches!(name.first(), None | Some(b'/' | b'\\'));
+    let absolute = matches!(name.first(), None | Some(b'\\'));
     drive || absolute || name.contains(&0) || name.split(|byte| matches!(byte, b'/' | b'\\')).any(|part| part == b"..")
 }
 

@@ -6,8 +6,9 @@
 use std::sync::Arc;
 
 use super::dumps::MANIFEST;
-use super::lists::{self, Budget, Spooled};
+use super::lists::{self, Budget};
 use super::packages::Package;
+use super::spooled::Spooled;
 use super::status::Status;
 use crate::bounds::{self, Bounds};
 use crate::catalog::{Attached, CatalogError, MemberRow, MemberState, Record, Transaction, UnseenMember};
@@ -271,10 +272,9 @@ pub(super) fn beside_list(
             return Ok(None);
         }
     };
-    let file = std::fs::File::open(&document.path).map_err(|error| CatalogError::io(&document.path, error))?;
     let url = format!("{} ({MANIFEST})", document.row.url);
-    let at = document.row.at.unwrap_or_else(Datetime::now);
-    let mut reader = match document.reader(&file, &url) {
+    let at = document.at().unwrap_or_else(Datetime::now);
+    let mut reader = match document.entries(&url) {
         Ok(reader) => reader,
         Err(error) => {
             status.error(&error.to_string());

@@ -6,7 +6,8 @@
 
 use std::sync::Arc;
 
-use super::lists::{self, Budget, Lists, Spooled};
+use super::lists::{self, Budget, Lists};
+use super::spooled::Spooled;
 use super::{Engine, SyncError, check, dumps, sets};
 use crate::catalog::{CatalogError, Compared, Comparison, Difference, SetRow, SetState};
 use crate::document::{Capability, Facts};
@@ -133,7 +134,7 @@ async fn compare_all(engine: &Arc<Engine>, audit: &mut Audit) -> Result<(), Sync
         for feed in engine.readers.ask(|reader| reader.feeds(row.id))? {
             audit.unread.extend(feed.failure);
         }
-        let lists = bring(engine, &row, set).await?;
+        let lists = bring(engine, &row, &set).await?;
         audit.unread.extend(lists.failed.iter().map(ToString::to_string));
         // While lists come, syncs go on; while they are compared, the tree stands still.
         let _turn = engine.turn.lock().await;
@@ -182,16 +183,14 @@ fn compare_document(
     comparison: &mut Comparison<'_>,
     audit: &mut Audit,
 ) -> Result<bool, CatalogError> {
-    let io = |error| CatalogError::io(&document.path, error);
-    let file = std::fs::File::open(&document.path).map_err(io)?;
-    let mut reader = match document.reader(&file, &document.row.url) {
+    let mut reader = match document.entries(&document.row.url) {
         Ok(reader) => reader,
         Err(error) => {
             audit.unread.push(error.to_string());
             return Ok(false);
         }
     };
-    let at = document.row.at.unwrap_or_else(crate::document::Datetime::now);
+    let at = document.at().unwrap_or_else(crate::document::Datetime::now);
     loop {
         let entry = match reader.next() {
             Ok(Some(entry)) => entry,
@@ -217,7 +216,7 @@ fn compare_document(
             differences,
             problem: None,
         };
-        match comparison.entry(&record, document.row.at)? {
+        match comparison.entry(&record, document.at())? {
             Compared::Same => {}
             Compared::Repeated => audit.listed -= 1,
             Compared::Newer => audit.newer += 1,

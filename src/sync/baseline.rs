@@ -11,8 +11,9 @@ use std::sync::Arc;
 use super::attach::{Attacher, Fresh};
 use super::dumps;
 use super::listing::{Readers, Reading};
-use super::lists::{self, Budget, Lists, Spooled};
+use super::lists::{self, Budget, Lists};
 use super::seed::{self, Baseline};
+use super::spooled::Spooled;
 use super::status::Status;
 use super::{Engine, Summary, SyncError};
 use crate::catalog::{
@@ -61,7 +62,7 @@ pub(super) async fn bring(
     }
     let older = lists.read.iter().find_map(|document| {
         let before = known.iter().find(|row| row.url == document.row.url)?.at?;
-        document.row.at.filter(|now| *now < before).map(|now| (document.row.url.clone(), now, before))
+        document.at().filter(|now| *now < before).map(|now| (document.row.url.clone(), now, before))
     });
     if let Some((url, now, before)) = older.filter(|_| !accept_deletions) {
         status.warning(&format!(
@@ -83,7 +84,7 @@ pub(super) async fn bring(
     })?;
     let recent = if beside.is_some() { Recent::wanted() } else { Recent::default() };
     let budget = Budget::new(&engine.config.bounds);
-    let newest = lists.read.iter().map(|document| document.row.at).chain(lists.indexes.iter().map(|row| row.at)).max();
+    let newest = lists.read.iter().map(|document| document.at()).chain(lists.indexes.iter().map(|row| row.at)).max();
     let edition = newest.filter(|_| !lists.read.is_empty()).map(|at| Edition { at });
     let store = Arc::clone(&engine.store);
     let work = Work { lists, dumped, accept_deletions, followed, recent, budget, store };
@@ -170,6 +171,8 @@ fn apply(
         current.insert(transaction.put_document(set.id, if complete { row } else { &known })?);
     }
     let read_some = !lists.read.is_empty();
+    // A list of which it is not known when it was made undoes no change.
+    let guard = |at: Option<Datetime>| followed.then(|| at.unwrap_or(Datetime::from_nanos(i64::MIN)));
     let (mut whole_documents, mut fresh) = (Vec::new(), Vec::new());
     let mut documents = lists.read.into_iter().map(Arc::new);
     std::thread::scope(|scope| -> Result<(), CatalogError> {
@@ -186,7 +189,7 @@ fn apply(
             let id =
                 transaction.put_document(set.id, &DocumentRow { etag: None, last_modified: None, ..row.clone() })?;
             current.insert(id);
-            transaction.reading(document.row.at.filter(|_| followed));
+            transaction.reading(guard(document.at()));
             let part = Part { set, id, document: &document, status, store: &store };
             let whole = apply_document(&mut transaction, &part, reading, &mut summary, &mut fresh)?;
             complete &= whole.is_some();
@@ -203,7 +206,7 @@ fn apply(
     let mut read_all_again = false;
     // Of a set that nothing was in, nothing can have gone.
     let doubtful = doubtful && transaction.resources_before(set.id)? > 0;
-    transaction.reading(cursor.filter(|_| followed));
+    transaction.reading(guard(cursor));
     if complete && doubtful {
         let unseen = transaction.unseen(set.id)?;
         read_all_again = unseen.doubtful > 0;
@@ -245,6 +248,9 @@ fn apply(
     // The tree is of the lists' time; but of all that it was made from, the oldest says from where changes
     // are to be taken.
     let from = cursor.map(|cursor| dumped.map_or(cursor, |dumped| cursor.min(dumped)));
+    if complete && held.is_none() && read_some {
+        transaction.lists_make_up(set.id, cursor)?;
+    }
     transaction.finish_set(set.id, &SyncResult { state, cursor: from, at: cursor, held, held_edition })?;
     let tally = Tally { added: summary.added, updated: summary.updated, deleted: summary.deleted, ..Tally::default() };
     if tally.changed() {

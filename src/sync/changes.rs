@@ -8,17 +8,19 @@
 
 use std::sync::Arc;
 
+use super::align::Continues;
 use super::attach::Fresh;
 use super::dumps::{self, Packed};
 use super::feeds::{self, Chain, Followed, Look};
 use super::gone::Gone;
-use super::lists::{About, Budget, Spooled};
+use super::lists::Budget;
 use super::order::{self, Survey, Unsurveyed};
+use super::spooled::{About, Spooled};
 use super::status::Status;
 use super::step::{MOST_STALE, Step};
-use super::{Engine, SeedFrom, Summary, SyncError};
+use super::{Engine, SeedFrom, Summary, SyncError, priority};
 use crate::bounds::Bounds;
-use crate::catalog::{Beginning, CatalogError, Changes, DocumentRow, Feed, SetRow, SetState, Writer};
+use crate::catalog::{Beginning, CatalogError, Changes, DocumentRow, Edition, Feed, SetRow, SetState, Writer};
 use crate::document::{Capability, Datetime, Limits, Reader};
 use crate::path::Mapper;
 use crate::source::{FoundSet, SourceError};
@@ -38,6 +40,8 @@ pub(super) enum Outcome {
     Unchanged,
     /// Changes were applied.
     Applied(Summary),
+    /// Changes were applied, among them a deletion of what is not in the tree: it may have another URI there.
+    Doubtful(Summary),
     /// Changes were applied, and others are missing before them.
     Gap(Summary),
 }
@@ -83,16 +87,12 @@ pub(super) async fn bring(
     for root in roots {
         // One that has moved is followed from where it was left.
         let before = known.iter().find(|feed| feed.root == *root).or(moved);
-        let mut feed = match before {
+        let feed = match before {
             Some(before) => Feed { root: root.clone(), ..before.clone() },
             None => Feed::new(root, capability),
         };
-        if how == Look::Afresh {
-            // What was in the tree may have given way to what an older list says.
-            feed.read.clear();
-        }
         let how = if feed.failure.is_some() { how.max(Look::Again) } else { how };
-        match feeds::follow(engine, &feed, &archives, covered, how).await {
+        match feeds::follow(engine, &feed, &archives, roots, covered, how).await {
             Ok(Followed::Unchanged) => unchanged += 1,
             Ok(Followed::Changed(chain)) => left.push(survey(*chain, set.cursor, &budget).await?),
             Err(error) if feeds::is_gone(&error) => {
@@ -127,17 +127,31 @@ pub(super) async fn bring(
     let (mapper, status, store) = (Arc::clone(&engine.mapper), Arc::clone(engine.status()), Arc::clone(&engine.store));
     let own = set.clone();
     let partial = !errors.is_empty();
-    let Applied { mut summary, fresh, gap } =
+    let Applied { mut summary, fresh, gap, absent } =
         engine.ledger.step(move |writer| apply(writer, &mapper, &status, &store, &own, plan, &kept)).await?;
     summary.partial |= partial;
     fresh.into_iter().for_each(|fresh| engine.look_at(fresh));
-    Ok((if gap { Outcome::Gap(summary) } else { Outcome::Applied(summary) }, gone))
+    let outcome = match (gap, absent) {
+        (true, _) => Outcome::Gap(summary),
+        (false, true) => Outcome::Doubtful(summary),
+        (false, false) => Outcome::Applied(summary),
+    };
+    Ok((outcome, gone))
 }
 
 async fn survey(chain: Chain, floor: Option<Datetime>, budget: &Arc<Budget>) -> Result<Left, SyncError> {
-    let Chain { documents, feed, failure, hole } = chain;
+    let Chain { documents, mut feed, failure, hole } = chain;
     let own = feed.clone();
     let documents = surveyed(documents, own, floor, budget).await?;
+    let is_lost = |(document, survey): &&(Spooled, Survey)| {
+        survey.continues == Continues::Nothing
+            && document.about.from.is_none()
+            && feed.capability == Capability::ChangeList
+    };
+    if let Some((document, _)) = documents.iter().find(is_lost) {
+        feed.lost = feed.lost.max(Some(document.date));
+    }
+    let hole = hole.or_else(|| feed.lost.map(|lost| (feed.cursor, lost)));
     Ok(Left { feed, documents, failure, hole, until: None })
 }
 
@@ -148,14 +162,14 @@ async fn surveyed(
     budget: &Arc<Budget>,
 ) -> Result<Vec<(Spooled, Survey)>, SyncError> {
     let budget = Arc::clone(budget);
-    let looked = tokio::task::spawn_blocking(move || {
+    let surveyed = priority::run(move || {
         let survey = |document: Spooled| {
             let survey = order::survey(&document, &feed, floor, &budget)?;
             Ok((document, survey))
         };
         documents.into_iter().map(survey).collect::<Result<Vec<_>, Unsurveyed>>()
     });
-    looked.await.map_err(|error| SyncError::Cache(error.to_string()))?.map_err(|error| match error {
+    surveyed.await.map_err(|error| SyncError::Cache(error.to_string()))?.map_err(|error| match error {
         Unsurveyed::Disk(error) => SyncError::Cache(error.to_string()),
         Unsurveyed::Beyond(beyond) => SyncError::Unfit(beyond.to_string()),
     })
@@ -178,6 +192,8 @@ struct Applied {
     fresh: Vec<Fresh>,
     /// Whether changes are missing before those that were applied.
     gap: bool,
+    /// Whether a deletion named what is not in the tree.
+    absent: bool,
 }
 
 /// Where what is missing is taken from.
@@ -213,7 +229,7 @@ async fn choose(
     let mut packed = Packed::default();
     for root in dumps {
         let feed = Feed { cursor, ..Feed::new(root, Capability::ChangeDump) };
-        match feeds::follow(engine, &feed, &[], covered, Look::Again).await {
+        match feeds::follow(engine, &feed, &[], dumps, covered, Look::Again).await {
             Ok(Followed::Changed(chain)) if chain.failure.is_none() => {
                 packed.extend(dumps::packages_since(engine, set, chain.documents, cursor).await?);
             }
@@ -319,7 +335,19 @@ impl Delivered {
         let by_lastmod =
             Reader::open(self.body.as_slice(), url, limits).is_ok_and(|one| one.head().changes_by_lastmod());
         let about = About { from: Some(self.from), until: Some(self.until), by_lastmod, ..About::default() };
-        Ok(Spooled { row, base, path: file.into_temp_path(), package: None, about, bounds: *bounds, prefer })
+        Ok(Spooled {
+            row,
+            base,
+            path: file.into_temp_path(),
+            pages: Vec::new(),
+            charset: None,
+            date: Datetime::now(),
+            inherited_at: None,
+            package: None,
+            about,
+            bounds: *bounds,
+            prefer,
+        })
     }
 }
 
@@ -426,6 +454,7 @@ fn apply(
                 feed.read.clone_from(&known);
             } else {
                 feed.has_read(Beginning { entries: survey.entries, digest: survey.digest }, survey.known);
+                feed.edition = Edition { url: document.row.url.clone(), entries: survey.edition.clone() };
             }
             if hole.is_none() {
                 // A change that is told to happen in the future is no reason to look away until then.
@@ -443,7 +472,13 @@ fn apply(
         step.settle()?;
         if failure.is_some() {
             // What follows the one that broke may begin where we are: only from the top, all that is missing is found again.
-            feed = Feed { cursor: feed.cursor, read: feed.read, ..Feed::new(&feed.root, feed.capability) };
+            feed = Feed {
+                cursor: feed.cursor,
+                read: feed.read,
+                edition: feed.edition,
+                lost: feed.lost,
+                ..Feed::new(&feed.root, feed.capability)
+            };
             partial = true;
         } else if hole.is_none() {
             feed.cursor = feed.cursor.max(until);
@@ -455,6 +490,7 @@ fn apply(
         gap = gap.or(hole);
         feeds.push(feed);
     }
+    step.settle_absent()?;
     let Step { tally, fresh, forgot, .. } = step;
     for feed in &feeds {
         transaction.put_feed(set.id, feed)?;
@@ -486,5 +522,5 @@ fn apply(
     }
     let summary = Summary { partial, ..Summary::of(&tally) };
     let changes = transaction.commit()?;
-    Ok((Applied { summary, fresh, gap: gap.is_some() || forgot }, changes))
+    Ok((Applied { summary, fresh, gap: gap.is_some() || forgot, absent: tally.absent > 0 }, changes))
 }

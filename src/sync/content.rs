@@ -5,7 +5,7 @@
 //! A reader waits no longer than `timeout` for the next byte of progress; the flight goes on without
 //! it, so that the next try finds more.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::fs::File;
 use std::num::NonZeroUsize;
@@ -550,6 +550,9 @@ impl Contents {
         };
         let answer = self.client.ask(&place.url, &asked).await.ok()?;
         place.check(&answer, !row.hashes.is_empty() && self.is_strict()).ok()?;
+        if self.is_strict() && answer.is_html() && expected(row).is_no_page(&row.uri).is_some() {
+            return None;
+        }
         // What a coded body unfolds to, only reading it tells; and a 0 is too often said for "not known".
         if answer.coding().is_some() { None } else { answer.length().filter(|length| *length > 0) }
     }
@@ -588,7 +591,12 @@ pub(super) fn tidy(store: &Store, readers: &Pool) -> Result<(), String> {
 
 pub(super) fn expected(row: &VersionRow) -> Expected {
     let listed = row.size.filter(|_| !row.settled && row.extra.encoding.is_none());
-    Expected { length: row.extra.length.or(listed), hashes: row.hashes.clone(), encoding: row.extra.encoding.clone() }
+    Expected {
+        length: row.extra.length.or(listed),
+        hashes: row.hashes.clone(),
+        encoding: row.extra.encoding.clone(),
+        media: row.media.clone(),
+    }
 }
 
 /// Where the alternate is that is taken for a resource.
@@ -597,15 +605,19 @@ pub(super) fn represented(row: &VersionRow) -> Option<String> {
     url::Url::parse(&row.uri).ok()?.join(href).ok().map(String::from)
 }
 
+/// The priority of a link (core 7): lower is better, 999,999 where none is given.
+pub(super) fn priority(link: &BTreeMap<String, String>) -> u32 {
+    link.get("pri").and_then(|pri| pri.trim().parse().ok()).unwrap_or(999_999)
+}
+
 pub(super) fn duplicates(row: &VersionRow) -> Vec<(u32, String)> {
     row.extra
         .links
         .iter()
         .filter(|link| link.get("rel").is_some_and(|rel| relation::is_any(rel, &relation::DUPLICATE)))
         .filter_map(|link| {
-            let priority = link.get("pri").and_then(|pri| pri.trim().parse().ok()).unwrap_or(999_999);
             let href = url::Url::parse(&row.uri).ok()?.join(link.get("href")?.trim()).ok()?;
-            Some((priority, href.to_string()))
+            Some((priority(link), href.to_string()))
         })
         .collect()
 }

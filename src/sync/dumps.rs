@@ -18,8 +18,9 @@ use futures_util::StreamExt as _;
 use url::Url;
 
 use super::attach;
-use super::lists::{self, About, Lists, Spooled};
+use super::lists::{self, Lists};
 use super::packages::Package;
+use super::spooled::{About, Spooled};
 use super::status::Status;
 use super::{Engine, SyncError};
 use crate::bounds::{self, Bounds};
@@ -85,7 +86,13 @@ impl Dump {
 
     /// As the lists that the tree is made from.
     pub(super) fn into_lists(self) -> Lists {
-        Lists { read: self.manifests, unchanged: self.unchanged, indexes: self.documents, failed: self.failed }
+        Lists {
+            read: self.manifests,
+            unchanged: self.unchanged,
+            indexes: self.documents,
+            failed: self.failed,
+            ..Lists::default()
+        }
     }
 }
 
@@ -134,7 +141,12 @@ async fn alone(engine: &Arc<Engine>, set: &SetRow, url: &str) -> Result<Listed, 
     let (length, validators) = match engine.client.ask(url, &asked).await {
         Ok(answer) => (answer.length(), answer.validators()),
         // Some servers know no HEAD; how large it is shows when it is read.
-        Err(error) if matches!(error.trouble, Trouble::Status { code: 400 | 401 | 403 | 405 | 501, .. }) => {
+        Err(error)
+            if matches!(
+                error.trouble,
+                Trouble::Status { code: 400 | 401 | 403 | 405 | 501, .. } | Trouble::Walled { .. }
+            ) =>
+        {
             Default::default()
         }
         Err(error) => return Err(error),
@@ -203,17 +215,15 @@ fn packages_of(
     failed: &mut Vec<SourceError>,
 ) -> Result<u64, SourceError> {
     let url = &document.row.url;
-    let disk = |error: std::io::Error| SourceError::new(url, Trouble::Disk(error.to_string()));
     let unreadable = |error: crate::document::DocumentError| {
         SourceError::new(url, Trouble::Nowhere(format!("line {}: {}", error.line, error.problem)))
     };
-    let file = std::fs::File::open(&document.path).map_err(disk)?;
-    let mut reader = document.reader(&file, url).map_err(unreadable)?;
+    let mut reader = document.entries(url).map_err(unreadable)?;
     let mut entries = 0;
     while let Some(entry) = reader.next().map_err(unreadable)? {
         entries += 1;
         let facts = Facts::of_entry(&entry, reader.warnings_mut());
-        let location = match document.base.join(&entry.loc) {
+        let location = match Url::parse(&entry.loc) {
             Ok(location) => location,
             Err(error) => {
                 // What a package lists that cannot be had is not gone.
@@ -222,7 +232,7 @@ fn packages_of(
                 continue;
             }
         };
-        let at = facts.at.or(facts.from).or(document.row.at);
+        let at = facts.at.or(facts.from).or(document.at());
         let edition = format!(
             "{}|{}|{}|{}|{}",
             at.map(|at| at.to_string()).unwrap_or_default(),
@@ -249,7 +259,7 @@ fn packages_of(
                 at,
                 ..PackageRow::default()
             },
-            contents: contents.and_then(|href| document.base.join(href).ok()).map(String::from),
+            contents: contents.map(str::to_owned),
             from: facts.from,
             until: facts.until,
         });
@@ -508,9 +518,22 @@ fn spool(
         part: true,
         entries: 0,
         package: Some(row.id),
+        next: None,
     };
     let about = About::of(&head, &facts, &base);
-    let document = Spooled { row: own, base, path, package: Some(Arc::clone(package)), about, bounds, prefer };
+    let document = Spooled {
+        row: own,
+        base,
+        path,
+        pages: Vec::new(),
+        charset: None,
+        date: Datetime::now(),
+        inherited_at: None,
+        package: Some(Arc::clone(package)),
+        about,
+        bounds,
+        prefer,
+    };
     Ok(Spooled { row: manifest_row(row, &document), ..document })
 }
 

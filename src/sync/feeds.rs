@@ -1,8 +1,9 @@
 //! Which documents tell what has changed since the last time (core 12.1, 12.2, 13.1).
 //!
-//! An open list is polled alone. One that is closed, or gone, leads to its index, else to its Capability
-//! List, and so to what follows it. Of an index only those lists are read that cover what is missing. What
-//! is between two lists is noticed, and so is a list that does not reach back to where we are.
+//! An open list is polled, and its index, if it links to one: a second list may begin while the first stays open. A list or an
+//! index that is closed, or gone, leads to its index, else to its Capability List, and so to what follows it. Of an index only
+//! those lists are read that cover what is missing. What is between two lists is noticed, and so is a list that does not reach
+//! back to where we are.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,11 +13,12 @@ use futures_util::StreamExt as _;
 use sha2::{Digest as _, Sha256};
 
 use super::Engine;
-use super::lists::{About, Bringer, Got, Part, Spooled};
+use super::lists::{Bringer, Got, Part};
+use super::spooled::{About, Spooled};
 use crate::bounds;
-use crate::catalog::{DocumentRow, Feed};
+use crate::catalog::{Beside, DocumentRow, Feed};
 use crate::document::Datetime;
-use crate::source::{SourceError, Trouble};
+use crate::source::{FoundSet, Route, SourceError, Trouble};
 
 /// How often a closed or missing document leads on to another, in one sync.
 const MOST_HOPS: usize = 12;
@@ -24,6 +26,8 @@ const MOST_HOPS: usize = 12;
 const MOST_LOOKS: usize = 4;
 /// How long nothing is written of a list that is whole.
 const WRITING: Duration = Duration::from_secs(2);
+/// An interval that ends later than this before the request ends with the request: it is that of an open list.
+const OF_THE_REQUEST: Duration = Duration::from_secs(5);
 /// How many lists of an index are asked for at once.
 const AT_ONCE: usize = 4;
 
@@ -59,8 +63,6 @@ pub(super) enum Look {
     Wide,
     /// All of it is read, whether it has changed or not.
     Again,
-    /// So it is, and what is known of it counts no more: the tree was made anew.
-    Afresh,
 }
 
 /// Follows one feed from where it was left. All changes up to `covered` are in the tree; what the feed does not reach back to,
@@ -69,6 +71,7 @@ pub(super) async fn follow(
     engine: &Arc<Engine>,
     feed: &Feed,
     archives: &[String],
+    roots: &[String],
     covered: Option<Datetime>,
     look: Look,
 ) -> Result<Followed, SourceError> {
@@ -78,9 +81,12 @@ pub(super) async fn follow(
         covered: feed.cursor.max(covered),
         feed: feed.clone(),
         archives,
+        roots,
         documents: Vec::new(),
         visited: HashSet::new(),
         aside: None,
+        looked_beside: false,
+        optional: None,
         up: None,
         failure: None,
     };
@@ -96,16 +102,23 @@ struct Walk<'e> {
     covered: Option<Datetime>,
     feed: Feed,
     archives: &'e [String],
+    /// Where the feeds of the set are that are followed by themselves.
+    roots: &'e [String],
     documents: Vec<Spooled>,
     visited: HashSet<String>,
     /// A list that begins too late, while it is looked for those before it.
     aside: Option<(String, Spooled)>,
+    /// Whether the index beside the list was asked for.
+    looked_beside: bool,
+    /// The index that an open list links to: without it, the list is followed all the same.
+    optional: Option<String>,
     /// What the last list says that is above it.
     up: Option<String>,
     failure: Option<SourceError>,
 }
 
-/// Where a document leads that is done, or gone.
+/// Where a document leads.
+#[derive(Debug)]
 enum Lead {
     /// To a list of changes, or an index of such.
     Feed(String),
@@ -114,11 +127,11 @@ enum Lead {
 }
 
 /// What is asked for, with the validators that are known of it.
-fn conditional(feed: &Feed) -> DocumentRow {
+fn conditional(url: &str, etag: Option<&String>, last_modified: Option<&String>) -> DocumentRow {
     DocumentRow {
-        url: feed.url.clone(),
-        etag: feed.etag.clone(),
-        last_modified: feed.last_modified.clone(),
+        url: url.to_owned(),
+        etag: etag.cloned(),
+        last_modified: last_modified.cloned(),
         ..DocumentRow::default()
     }
 }
@@ -128,9 +141,14 @@ pub(super) fn is_gone(error: &SourceError) -> bool {
     matches!(error.trouble, Trouble::Status { code: 404 | 410, .. } | Trouble::Nowhere(_))
 }
 
+/// Whether a document may be there again a moment later.
+fn may_pass(error: &SourceError) -> bool {
+    error.trouble.passes() || error.trouble.is_away()
+}
+
 /// Whether a list is open, where its index says that it is not.
 fn is_older(document: &Spooled, part: &Part) -> bool {
-    document.about.until.is_none() && part.until.is_some()
+    document.about.announced.is_none() && part.until.is_some()
 }
 
 /// Brings a list of an index. One that is open, and that the index names as ended, may come from a cache; or its end is still
@@ -177,19 +195,15 @@ impl Walk<'_> {
     /// Reads what is to be read; false if nothing has changed.
     async fn run(&mut self, look: Look) -> Result<bool, SourceError> {
         let mut url = self.feed.url.clone();
-        let mut known = Some(conditional(&self.feed)).filter(|_| look < Look::Again);
+        let mut known = Some(conditional(&url, self.feed.etag.as_ref(), self.feed.last_modified.as_ref()))
+            .filter(|_| look < Look::Again);
         for _ in 0..MOST_HOPS {
             self.visited.insert(url.clone());
             let next = match self.bringer.get(&url, 0, known.take()).await {
-                Ok(Got::Unchanged(_)) => {
-                    // It is done, or may have been left as it is: what is above it knows.
-                    let above = self.feed.above.clone().filter(|_| self.feed.closed || look == Look::Wide);
-                    let root = Some(self.feed.root.clone()).filter(|_| look == Look::Wide);
-                    match self.lead(above.map(Lead::Above).into_iter().chain(root.map(Lead::Feed))).await {
-                        None => return Ok(!self.documents.is_empty()),
-                        next => next,
-                    }
-                }
+                Ok(Got::Unchanged(_)) => match self.unchanged(look, &mut known).await {
+                    None => return Ok(!self.documents.is_empty()),
+                    next => next,
+                },
                 Ok(Got::List(document)) => match self.list(url, *document).await? {
                     None if look >= Look::Wide => {
                         let above = self.feed.above.clone().map(Lead::Above);
@@ -197,9 +211,27 @@ impl Walk<'_> {
                     }
                     next => next,
                 },
-                Ok(Got::Index { row, parts, .. }) => {
-                    self.index(&url, row, parts).await;
-                    self.farther_back()
+                Ok(Got::Index { row, parts, about, .. }) => {
+                    let until = about.until.filter(|until| self.is_past(*until, Datetime::now()));
+                    let above = about.index.clone().or_else(|| about.up.clone());
+                    self.index(&url, row, parts, until, above.clone()).await;
+                    match self.farther_back() {
+                        None if until.is_some() && self.failure.is_none() => {
+                            let root = Lead::Feed(self.feed.root.clone());
+                            self.lead(above.map(Lead::Above).into_iter().chain([root])).await
+                        }
+                        next => next,
+                    }
+                }
+                Err(error) if self.optional.as_deref() == Some(url.as_str()) && !may_pass(&error) => {
+                    self.engine
+                        .status()
+                        .warning(&format!("{error}; the Change List that links to it is open, and followed"));
+                    let root = Some(self.feed.root.clone()).filter(|_| look >= Look::Wide);
+                    match self.lead(root.map(Lead::Feed)).await {
+                        None => return Ok(!self.documents.is_empty()),
+                        next => next,
+                    }
                 }
                 Err(error) if is_gone(&error) => {
                     let above = self.feed.above.clone().map(Lead::Above);
@@ -213,7 +245,9 @@ impl Walk<'_> {
                 }
                 // What is missing until it answers, lists tell.
                 Err(error) if self.aside.is_some() && self.archives.contains(&url) => self.without(error).await?,
-                Err(error) if self.documents.is_empty() => return Err(error),
+                Err(error) if self.documents.is_empty() && self.optional.as_deref() != Some(url.as_str()) => {
+                    return Err(error);
+                }
                 Err(error) => {
                     self.failure = Some(error);
                     None
@@ -225,6 +259,31 @@ impl Walk<'_> {
             }
         }
         Ok(true)
+    }
+
+    /// Where to go on from a document that has not changed.
+    async fn unchanged(&mut self, look: Look, known: &mut Option<DocumentRow>) -> Option<String> {
+        let closed = self.feed.until.filter(|until| self.is_past(*until, Datetime::now()));
+        self.covered = self.covered.max(closed);
+        if let Some(beside) = self.feed.beside.clone().filter(|_| closed.is_none() && !self.looked_beside)
+            && !self.visited.contains(&beside.url)
+        {
+            self.looked_beside = true;
+            self.optional = Some(beside.url.clone());
+            *known = Some(conditional(&beside.url, beside.etag.as_ref(), beside.last_modified.as_ref()));
+            return Some(beside.url);
+        }
+        // It is closed, or may have been left as it is: what is above it knows.
+        let above = self.feed.above.clone().filter(|_| closed.is_some() || look == Look::Wide);
+        let root = Some(self.feed.root.clone()).filter(|_| look == Look::Wide);
+        self.lead(above.map(Lead::Above).into_iter().chain(root.map(Lead::Feed))).await
+    }
+
+    /// Whether an interval that ends then closes its list: one that ends with the request is that of an open list whose interval
+    /// moves with the time.
+    fn is_past(&self, until: Datetime, request: Datetime) -> bool {
+        let margin = self.engine.config.poll.unwrap_or_default().max(OF_THE_REQUEST);
+        until.nanos().saturating_add(i64::try_from(margin.as_nanos()).unwrap_or(i64::MAX)) < request.nanos()
     }
 
     /// Goes on without a document that is gone, and that what was read leads to: an index, above all. Returns where to.
@@ -263,22 +322,24 @@ impl Walk<'_> {
 
     /// Takes a list; returns where to go on if it is done.
     async fn list(&mut self, url: String, document: Spooled) -> Result<Option<String>, SourceError> {
-        let about = document.about.clone();
-        let reaches_back = self.reaches_back(&about);
+        let reaches_back = self.reaches_back(&document.about);
         if !reaches_back && self.documents.is_empty() {
             // What came before it lies in the lists beside it.
-            let beside = about.index.iter().chain(self.archives).find(|index| !self.visited.contains(*index));
+            let beside = document.about.index.iter().chain(self.archives).find(|index| !self.visited.contains(*index));
             if let Some(index) = beside.cloned() {
                 self.aside = Some((url, document));
                 return Ok(Some(index));
             }
         }
-        self.take(url, document);
+        let about = self.take(url, document);
         if !reaches_back && about.by_lastmod {
             self.back(about.prev).await?;
         }
         if about.until.is_none() {
-            return Ok(None);
+            // A second list may have begun while this one stays open, or because it was closed just now.
+            self.optional.clone_from(&about.index);
+            let up = about.up.filter(|_| about.announced.is_some());
+            return Ok(self.lead(about.index.map(Lead::Feed).into_iter().chain(up.map(Lead::Above))).await);
         }
         Ok(self.lead(about.index.map(Lead::Feed).into_iter().chain(about.up.map(Lead::Above))).await)
     }
@@ -322,7 +383,9 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn take(&mut self, url: String, document: Spooled) -> About {
+    fn take(&mut self, url: String, mut document: Spooled) -> About {
+        let until = document.about.announced;
+        document.about.until = until.filter(|until| self.is_past(*until, document.date));
         let about = document.about.clone();
         self.up.clone_from(&about.up);
         self.feed = Feed {
@@ -330,7 +393,8 @@ impl Walk<'_> {
             last_modified: document.row.last_modified.clone(),
             above: about.index.clone().or_else(|| about.up.clone()).or_else(|| self.feed.above.clone()),
             url,
-            closed: about.until.is_some(),
+            until,
+            beside: about.index.clone().map(|url| Beside { url, etag: None, last_modified: None }),
             ..self.feed.clone()
         };
         self.documents.push(document);
@@ -342,6 +406,7 @@ impl Walk<'_> {
         for lead in leads {
             let named = match lead {
                 Lead::Feed(url) => vec![url],
+                Lead::Above(url) if self.visited.contains(&url) => continue,
                 Lead::Above(url) => self.named_by(url).await,
             };
             let next = named.into_iter().find(|url| !self.visited.contains(url));
@@ -360,7 +425,15 @@ impl Walk<'_> {
             return vec![url];
         }
         match crate::source::discover(&self.engine.client, &url).await {
-            Ok(found) => found.sets.iter().flat_map(|set| set.urls(self.feed.capability)).collect(),
+            Ok(found) => {
+                // A Source Description, or the Source of a page, has other sets, too.
+                let is_own = |set: &&FoundSet| {
+                    let urls = set.urls(self.feed.capability);
+                    found.route == Route::Document && found.sets.len() == 1 || urls.contains(&self.feed.root)
+                };
+                let named = found.sets.iter().filter(is_own).flat_map(|set| set.urls(self.feed.capability));
+                named.filter(|url| *url == self.feed.root || !self.roots.contains(url)).collect()
+            }
             Err(error) => {
                 self.engine.status().warning(&format!("{error}; what follows the changes that were read is not known"));
                 Vec::new()
@@ -368,8 +441,16 @@ impl Walk<'_> {
         }
     }
 
-    /// Reads those lists of an index that cover what is missing.
-    async fn index(&mut self, url: &str, row: DocumentRow, mut parts: Vec<Part>) {
+    /// Reads those lists of an index that cover what is missing. `until` is the end of its interval if it is closed, `above` what
+    /// it links to then.
+    async fn index(
+        &mut self,
+        url: &str,
+        row: DocumentRow,
+        mut parts: Vec<Part>,
+        until: Option<Datetime>,
+        above: Option<String>,
+    ) {
         if parts.iter().all(|part| part.from.is_some()) {
             // They should be in this order (core 12.2).
             parts.sort_by_key(|part| part.from);
@@ -378,6 +459,8 @@ impl Walk<'_> {
         self.documents
             .retain(|document| !parts.iter().any(|part| part.url == document.row.url && is_older(document, part)));
         let starts: Vec<Option<Datetime>> = parts.iter().map(|part| part.from).collect();
+        let urls: Vec<(String, bool)> = parts.iter().map(|part| (part.url.clone(), part.until.is_some())).collect();
+        let place = |url: &str| urls.iter().position(|(own, _)| own == url);
         let wanted: Vec<Part> = parts
             .into_iter()
             .enumerate()
@@ -388,6 +471,8 @@ impl Walk<'_> {
             })
             .map(|(_, part)| part)
             .filter(|part| !self.documents.iter().any(|document| document.row.url == part.url))
+            // One that was found unchanged just now, unless the index says that it has been closed since.
+            .filter(|part| !(self.looked_beside && part.url == self.feed.url && part.until.is_none()))
             .filter(|part| {
                 // What came before a list that was taken already is in the tree, if that reaches back there.
                 let first = self.documents.first().filter(|document| self.reaches_back(&document.about));
@@ -395,7 +480,6 @@ impl Walk<'_> {
                 part.from.zip(first).is_none_or(|(from, first)| from >= first)
             })
             .collect();
-        let last = wanted.last().cloned();
         let last_closed = wanted.iter().rposition(|part| part.until.is_some());
         self.visited.extend(wanted.iter().map(|part| part.url.clone()));
         let bringer = self.bringer.clone();
@@ -413,7 +497,9 @@ impl Walk<'_> {
                 Ok((Got::List(mut document), goes_on)) => {
                     document.about.from = document.about.from.or(part.from);
                     if goes_on.is_none() {
-                        document.about.until = document.about.until.or(part.until);
+                        let until = document.about.announced.or(part.until);
+                        document.about.announced = until;
+                        document.about.until = until.filter(|until| self.is_past(*until, document.date));
                     }
                     self.documents.push(*document);
                     self.failure = goes_on;
@@ -431,8 +517,10 @@ impl Walk<'_> {
         }
         let whole = self.failure.is_none();
         let begins = |document: &Spooled| document.about.from.or(document.about.oldest);
-        if self.documents.iter().all(|document| begins(document).is_some()) {
-            self.documents.sort_by_key(begins);
+        match self.documents.iter().all(|document| begins(document).is_some()) {
+            true => self.documents.sort_by_key(begins),
+            // One that the index does not name yet is the newest.
+            false => self.documents.sort_by_key(|document| place(&document.row.url).unwrap_or(usize::MAX)),
         }
         if let Some((url, document)) = self.aside.take()
             && whole
@@ -445,23 +533,44 @@ impl Walk<'_> {
         if self.archives.iter().any(|archive| archive == url) {
             return;
         }
-        self.feed = Feed {
-            url: url.to_owned(),
-            etag: row.etag.filter(|_| whole),
-            last_modified: row.last_modified.filter(|_| whole),
-            above: Some(self.feed.root.clone()),
-            closed: false,
-            ..self.feed.clone()
-        };
-        // An open list is polled alone; what leads on from it is this index.
-        if let Some(open) = self.documents.last().filter(|document| {
-            let is_last = last.as_ref().is_none_or(|last| last.url == document.row.url);
-            whole && document.about.until.is_none() && is_last
-        }) {
-            self.feed.url = open.row.url.clone();
-            self.feed.etag = open.row.etag.clone();
-            self.feed.last_modified = open.row.last_modified.clone();
-            self.feed.above = Some(url.to_owned());
+        let etag = row.etag.filter(|_| whole);
+        let last_modified = row.last_modified.filter(|_| whole);
+        let beside = Beside { url: url.to_owned(), etag: etag.clone(), last_modified: last_modified.clone() };
+        // An open list is polled, and this index beside it; else the index alone. The list that was polled, and was found unchanged,
+        // goes on to be, unless the index closes it or names a newer one that was read.
+        let is_dated = starts.iter().all(Option::is_some);
+        let polled = place(&self.feed.url).filter(|at| self.looked_beside && !urls[*at].1);
+        let open = self.documents.last().filter(|document| {
+            let is_newest = match place(&document.row.url) {
+                None => true,
+                Some(at) => polled.is_none_or(|polled| at > polled) && (!is_dated || at + 1 == urls.len()),
+            };
+            whole && until.is_none() && document.about.until.is_none() && is_newest
+        });
+        if let Some(open) = open {
+            self.feed = Feed {
+                url: open.row.url.clone(),
+                etag: open.row.etag.clone(),
+                last_modified: open.row.last_modified.clone(),
+                above: Some(url.to_owned()),
+                until: None,
+                beside: Some(beside),
+                ..self.feed.clone()
+            };
+        } else if let Some(polled) = polled.filter(|polled| until.is_none() && (!is_dated || polled + 1 == urls.len()))
+        {
+            tracing::debug!(url, polled, "the index names no newer list than the one that is polled");
+            self.feed.beside = Some(beside);
+        } else {
+            self.feed = Feed {
+                url: url.to_owned(),
+                etag,
+                last_modified,
+                above: above.or_else(|| Some(self.feed.root.clone())),
+                until,
+                beside: None,
+                ..self.feed.clone()
+            };
         }
     }
 
@@ -470,6 +579,10 @@ impl Walk<'_> {
         let oldest = self.documents.iter().filter_map(|document| document.about.oldest).min();
         if let Some(first) = self.documents.first_mut().filter(|_| self.feed.cursor.is_some()) {
             first.about.from = first.about.from.or(oldest);
+        }
+        // Only the last one can be that of an interval that moves with the request.
+        if let Some((_, before)) = self.documents.split_last_mut() {
+            before.iter_mut().for_each(|document| document.about.until = document.about.announced);
         }
         let mut covered = self.covered;
         let mut hole = None;

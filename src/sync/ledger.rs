@@ -15,10 +15,9 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::SyncError;
 use super::open_files::OpenFiles;
-use super::room;
 use super::status::Status;
+use super::{SyncError, priority, room};
 use crate::catalog::{CatalogError, Changes, Content, Looked, MemberState, News, Stored, Transaction, Writer};
 use crate::document::Datetime;
 use crate::store::{Object, Store};
@@ -101,6 +100,7 @@ fn start_thread() -> std::io::Result<std::sync::mpsc::Sender<Job>> {
     let runtime = tokio::runtime::Handle::current();
     std::thread::Builder::new().name("writer".to_owned()).spawn(move || {
         let _context = runtime.enter();
+        priority::lower();
         for job in jobs {
             // A bug ends one step.
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));

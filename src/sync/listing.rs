@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::thread::Scope;
 
-use super::lists::{self, Budget, Spooled};
+use super::lists::{self, Budget};
+use super::spooled::Spooled;
 use super::status::Status;
 use crate::bounds::Beyond;
 use crate::catalog::{CatalogError, Record};
@@ -50,7 +51,6 @@ pub(super) struct Read {
 /// A list to be read, and where it goes.
 struct Job {
     document: Arc<Spooled>,
-    file: std::fs::File,
     whole_entries: bool,
     batches: SyncSender<Batch>,
     spent: Receiver<Batch>,
@@ -94,11 +94,10 @@ impl Readers {
     /// Begins to read a list, with the entries themselves if `whole_entries` says so. What is wrong with the list is told to
     /// the status.
     pub(super) fn begin(&mut self, document: Arc<Spooled>, whole_entries: bool) -> Result<Reading, CatalogError> {
-        let file = std::fs::File::open(&document.path).map_err(|error| CatalogError::io(&document.path, error))?;
         let (batches, coming) = mpsc::sync_channel(AHEAD);
         let (give_back, spent) = mpsc::channel();
         let (read, whole) = mpsc::channel();
-        let job = Job { document: Arc::clone(&document), file, whole_entries, batches, spent, read };
+        let job = Job { document: Arc::clone(&document), whole_entries, batches, spent, read };
         // The threads take jobs as long as this is there.
         let _ = self.jobs[self.next].send(job);
         self.next = 1 - self.next;
@@ -141,18 +140,18 @@ impl Reading {
 }
 
 fn parse(job: &Job, mapper: &Mapper, status: &Status, budget: &Budget) -> Read {
-    let Job { document, file, batches, spent, .. } = job;
+    let Job { document, batches, spent, .. } = job;
     let row = &document.row;
     let mut read = Read::default();
-    let mut reader = match document.reader(file, &row.url) {
+    let mut reader = match document.entries(&row.url) {
         Ok(reader) => reader,
         Err(error) => {
             status.error(&error.to_string());
             return read;
         }
     };
-    let at = row.at.unwrap_or_else(Datetime::now);
-    if row.at.is_none() {
+    let at = document.at().unwrap_or_else(Datetime::now);
+    if document.at().is_none() {
         reader.warnings_mut().push(0, "the list has no `at`; when its snapshot began is not known");
     }
     let mut batch = Batch::default();

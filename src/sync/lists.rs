@@ -1,6 +1,7 @@
 //! The documents of a list, brought here: an index and its parts, each asked for only if it changed.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::fs::File;
 use std::io::{Seek, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,21 +12,20 @@ use sha2::{Digest as _, Sha256};
 use tempfile::NamedTempFile;
 use url::Url;
 
-use super::packages::Package;
+use super::spooled::{About, Spooled};
 use super::status::Status;
+use super::{editions, priority};
 use crate::bounds::{self, Beyond, Bounds};
 use crate::catalog::{CatalogError, DocumentRow, Record, Transaction};
-use crate::document::{
-    Capability, Change, Datetime, DocumentError, Entry, Facts, Head, Kind, Limits, Reader, Warnings,
-};
+use crate::document::{Capability, Change, Datetime, Entry, Facts, Head, Kind, Limits, Reader, Warnings};
 use crate::path::Mapper;
 use crate::source::{Asked, Client, SourceError, Trouble, Validators};
 use crate::store::{self, Store};
 
 /// After how many bytes the room on the disk is looked at.
 const CHECK_EVERY: u64 = 8 << 20;
-/// How often a list is begun again because its index changed under way.
-const MOST_RESTARTS: usize = 3;
+/// How often lists are read again because they are of different editions.
+const MOST_RESTARTS: usize = 2;
 
 /// All documents of a list as they are now.
 #[derive(Debug, Default)]
@@ -36,17 +36,20 @@ pub(super) struct Lists {
     pub(super) unchanged: Vec<DocumentRow>,
     /// Indexes, changed or not.
     pub(super) indexes: Vec<DocumentRow>,
-    /// Whether a document could not be had, or not be understood.
+    /// The `at` of what names a list: of its index, or of the page before it.
+    pub(super) inherited: HashMap<String, Datetime>,
+    /// Documents that could not be downloaded or read, and editions that were mixed.
     pub(super) failed: Vec<SourceError>,
 }
 
 impl Lists {
-    /// The smallest `at` of all documents, where all have one.
+    /// The smallest `at` of all documents, where all have one, or inherit one (an index without `at` does not count).
     pub(super) fn cursor(&self) -> Option<Datetime> {
-        let all = self.read.iter().map(|document| document.row.at).chain(self.unchanged.iter().map(|row| row.at));
-        // An index without `at` says nothing against its parts.
+        let read = self.read.iter().map(Spooled::at);
+        let unchanged = self.unchanged.iter().map(|row| row.at.or_else(|| self.inherited.get(&row.url).copied()));
         let indexes = self.indexes.iter().filter(|row| row.at.is_some()).map(|row| row.at);
-        all.chain(indexes).min_by_key(|at| at.unwrap_or(Datetime::from_nanos(i64::MIN))).flatten()
+        let all = read.chain(unchanged).chain(indexes);
+        all.min_by_key(|at| at.unwrap_or(Datetime::from_nanos(i64::MIN))).flatten()
     }
 
     /// What tells one edition of all lists from the next: their time, or else their bytes, which are read for that. None
@@ -66,37 +69,10 @@ impl Lists {
         }
     }
 
-    /// The URLs of the documents that were had.
+    /// The URLs of the documents that were downloaded, or have not changed.
     pub(super) fn asked(&self) -> HashSet<&str> {
         let read = self.read.iter().map(|document| document.row.url.as_str());
         read.chain(self.indexes.iter().chain(&self.unchanged).map(|row| row.url.as_str())).collect()
-    }
-}
-
-/// A document that lies in the spool.
-#[derive(Debug)]
-pub(super) struct Spooled {
-    pub(super) row: DocumentRow,
-    /// Where it came from: the base of its relative references.
-    pub(super) base: Url,
-    /// Where; it vanishes from the disk with this.
-    pub(super) path: tempfile::TempPath,
-    /// The package that it is the manifest of, where that can be read from.
-    pub(super) package: Option<Arc<Package>>,
-    pub(super) about: About,
-    /// What of it is read.
-    pub(super) bounds: Bounds,
-    /// The media type of alternates that are taken for their resources.
-    pub(super) prefer: Option<Arc<str>>,
-}
-
-impl Spooled {
-    /// Begins to read it from a file that was opened at its path. `url` names it in errors.
-    ///
-    /// # Errors
-    /// As [`Reader::open`].
-    pub(super) fn reader<'f>(&self, file: &'f std::fs::File, url: &str) -> Result<Reader<'f>, DocumentError> {
-        Reader::open(file, url, Limits::of(&self.bounds))
     }
 }
 
@@ -134,41 +110,6 @@ pub(super) fn check_growth(transaction: &Transaction<'_>, store: &Store, bounds:
     }
 }
 
-/// What a document says of itself.
-#[derive(Clone, Debug, Default)]
-pub(super) struct About {
-    /// The interval of which it tells all changes.
-    pub(super) from: Option<Datetime>,
-    /// None while more are to come.
-    pub(super) until: Option<Datetime>,
-    /// The index that it belongs to (core 12.1).
-    pub(super) index: Option<String>,
-    /// The Capability List.
-    pub(super) up: Option<String>,
-    /// The changes before those of this one (0.1, 6.1).
-    pub(super) prev: Option<String>,
-    /// The time of its oldest change, where it gives no interval and `lastmod` is when a change happened.
-    pub(super) oldest: Option<Datetime>,
-    /// Whether `lastmod` is when a change happened.
-    pub(super) by_lastmod: bool,
-}
-
-impl About {
-    /// Reads it off the head of a document that came from `base`.
-    pub(super) fn of(head: &Head, facts: &Facts, base: &Url) -> Self {
-        let absolute = |link: Option<&str>| link.and_then(|href| base.join(href).ok()).map(String::from);
-        Self {
-            from: facts.from,
-            until: facts.until,
-            index: absolute(head.index()),
-            up: absolute(head.above()),
-            prev: absolute(head.before()),
-            oldest: None,
-            by_lastmod: head.changes_by_lastmod(),
-        }
-    }
-}
-
 /// A part that an index names.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
@@ -177,6 +118,15 @@ pub(super) struct Part {
     pub(super) at: Option<Datetime>,
     pub(super) from: Option<Datetime>,
     pub(super) until: Option<Datetime>,
+}
+
+/// What the indexes of a list name, to compare editions.
+#[derive(Debug, Default)]
+pub(super) struct Named {
+    /// The URL of each index that was read, and the digest of its entries.
+    pub(super) indexes: Vec<(String, [u8; 32])>,
+    /// The `at` that an index gives for a part.
+    pub(super) at: HashMap<String, Datetime>,
 }
 
 /// What asking for one document came to.
@@ -190,6 +140,7 @@ pub(super) enum Got {
         digest: [u8; 32],
         /// Whether it is an archive of what was asked for.
         archive: bool,
+        about: Box<About>,
     },
 }
 
@@ -203,85 +154,104 @@ pub(super) struct Bringer {
     pub(super) capability: Capability,
     pub(super) bounds: Bounds,
     pub(super) prefer: Option<Arc<str>>,
+    /// Whether caches on the way are to ask the server itself.
+    pub(super) past_caches: bool,
 }
 
-/// Brings the documents of the lists at `roots` here. `known` are those of the last time.
+/// Downloads the documents of the lists at `roots`. `known` are those of the last time. Documents of different editions are
+/// read again; if they stay mixed, that is one of the failures.
 pub(super) async fn bring(bringer: &Bringer, roots: &[String], known: &[DocumentRow]) -> Lists {
-    let mut restarts = 0;
-    loop {
-        let (lists, digests) = once(bringer, roots, known).await;
-        if restarts == MOST_RESTARTS || !changed_meanwhile(bringer, &digests).await {
-            return lists;
-        }
-        restarts += 1;
-        bringer.status.warning("an index changed while its lists were read; reading again");
+    for _ in 0..MOST_RESTARTS {
+        let (lists, named) = once(bringer, roots, known).await;
+        let Some(mixed) = editions::mixed(bringer, &lists, &named).await else { return lists };
+        bringer.status.warning(&format!("{mixed}; reading the lists again"));
     }
+    let past_caches = Bringer { past_caches: true, ..bringer.clone() };
+    let (mut lists, named) = once(&past_caches, roots, known).await;
+    lists.failed.extend(editions::mixed(&past_caches, &lists, &named).await);
+    lists
 }
 
-/// An index is asked again after its children: they may be of different editions.
-async fn changed_meanwhile(bringer: &Bringer, digests: &[(String, [u8; 32])]) -> bool {
-    for (url, before) in digests {
-        match bringer.get(url, 0, None).await {
-            Ok(Got::Index { digest, .. }) if digest != *before => return true,
-            _ => {}
-        }
-    }
-    false
+/// A document that is to be downloaded.
+struct Wanted {
+    url: String,
+    /// How many indexes lead to it.
+    depth: usize,
+    /// The `at` of what names it.
+    inherited: Option<Datetime>,
 }
 
-async fn once(bringer: &Bringer, roots: &[String], known: &[DocumentRow]) -> (Lists, Vec<(String, [u8; 32])>) {
+async fn once(bringer: &Bringer, roots: &[String], known: &[DocumentRow]) -> (Lists, Named) {
     let known: HashMap<&str, &DocumentRow> = known.iter().map(|row| (row.url.as_str(), row)).collect();
-    let mut lists = Lists::default();
-    let mut digests = Vec::new();
+    let (mut lists, mut named) = (Lists::default(), Named::default());
     let bounds = &bringer.bounds;
     let mut asked: HashSet<String> = HashSet::new();
-    let mut queue: VecDeque<(String, usize)> = VecDeque::new();
+    let mut queue: VecDeque<Wanted> = VecDeque::new();
     for root in roots {
         if asked.insert(root.clone()) {
-            queue.push_back((root.clone(), 0));
+            queue.push_back(Wanted { url: root.clone(), depth: 0, inherited: None });
         }
     }
     let mut running = FuturesUnordered::new();
     loop {
         while running.len() < bringer.client.connections()
-            && let Some((url, depth)) = queue.pop_front()
+            && let Some(wanted) = queue.pop_front()
         {
-            let row = known.get(url.as_str()).map(|row| (*row).clone());
+            let row = known.get(wanted.url.as_str()).map(|row| (*row).clone());
             let bringer = bringer.clone();
             running.push(async move {
-                let got = bringer.get(&url, depth, row).await;
-                (url, depth, got)
+                let got = bringer.get(&wanted.url, wanted.depth, row).await;
+                (wanted, got)
             });
         }
         bringer.status.update(|progress| progress.documents_known = progress.documents_known.max(asked.len() as u64));
-        let Some((url, depth, got)) = running.next().await else { break };
+        let Some((Wanted { url, depth, inherited }, got)) = running.next().await else { break };
         bringer.status.update(|progress| progress.documents += 1);
-        let mut children = Vec::new();
-        match got {
-            Ok(Got::List(document)) => lists.read.push(*document),
+        lists.inherited.extend(inherited.map(|at| (url.clone(), at)));
+        let children: Vec<Wanted> = match got {
+            Ok(Got::List(mut document)) => {
+                document.inherited_at = inherited;
+                let next = document.row.next.clone();
+                let at = document.at();
+                lists.read.push(*document);
+                next.map(|url| Wanted { url, depth: depth.max(1), inherited: at }).into_iter().collect()
+            }
             Ok(Got::Unchanged(row)) if row.entries == INDEX => {
-                // Its children may have changed all the same.
-                children = known.values().filter(|child| child.part).map(|child| child.url.clone()).collect();
+                // Its parts may have changed all the same.
+                let at = row.at;
                 lists.indexes.push(row);
+                let parts = known.values().filter(|row| row.part && row.package.is_none());
+                parts.map(|row| Wanted { url: row.url.clone(), depth: depth + 1, inherited: at }).collect()
             }
-            Ok(Got::Unchanged(row)) => lists.unchanged.push(row),
+            Ok(Got::Unchanged(row)) => {
+                let next =
+                    row.next.clone().map(|url| Wanted { url, depth: depth.max(1), inherited: row.at.or(inherited) });
+                lists.unchanged.push(row);
+                next.into_iter().collect()
+            }
             Ok(Got::Index { row, parts, digest, .. }) => {
-                digests.push((url.clone(), digest));
+                let at = row.at;
+                named.indexes.push((url.clone(), digest));
+                named.at.extend(parts.iter().filter_map(|part| Some((part.url.clone(), part.at?))));
                 lists.indexes.push(row);
-                children = parts.into_iter().map(|part| part.url).collect();
+                let wanted = |part: Part| Wanted { url: part.url, depth: depth + 1, inherited: part.at.or(at) };
+                parts.into_iter().map(wanted).collect()
             }
-            Err(error) => lists.failed.push(error),
-        }
+            Err(error) => {
+                lists.failed.push(error);
+                Vec::new()
+            }
+        };
         for child in children {
-            if asked.contains(&child) {
+            if asked.contains(&child.url) {
                 continue;
             }
-            let beyond = match (depth as u64 >= bounds.depth, asked.len() as u64 >= bounds.documents) {
+            let beyond = match (child.depth as u64 > bounds.depth, asked.len() as u64 >= bounds.documents) {
                 (true, _) => bounds::DEPTH.passed("the depth of its indexes", bounds),
                 (_, true) => bounds::DOCUMENTS.passed("the number of its documents", bounds),
                 (false, false) => {
-                    asked.insert(child.clone());
-                    queue.push_back((child, depth + 1));
+                    asked.insert(child.url.clone());
+                    queue.push_back(child);
                     continue;
                 }
             };
@@ -291,21 +261,25 @@ async fn once(bringer: &Bringer, roots: &[String], known: &[DocumentRow]) -> (Li
     }
     // The order in which documents came is chance; the order in which they apply must not be.
     lists.read.sort_by(|one, other| one.row.url.cmp(&other.row.url));
-    (lists, digests)
+    (lists, named)
 }
 
 /// In place of the number of entries, for an index.
 const INDEX: u64 = u64::MAX >> 1;
 
-struct Body {
+/// A document as it was downloaded.
+pub(super) struct Body {
     file: NamedTempFile,
     url: Url,
-    validators: Validators,
+    pub(super) validators: Validators,
+    charset: Option<String>,
+    /// When the server answered.
+    date: Datetime,
 }
 
 impl Bringer {
-    /// Brings one document into the spool; `None` if it did not change.
-    async fn spool(
+    /// Downloads one document into the spool; `None` if it did not change.
+    pub(super) async fn spool(
         &self,
         url: &str,
         validators: Option<&Validators>,
@@ -315,7 +289,7 @@ impl Bringer {
             validators,
             accept_encoding: Some("gzip, identity;q=0.5"),
             document: true,
-            fresh,
+            fresh: fresh || self.past_caches,
             ..Asked::default()
         };
         let mut last = None;
@@ -347,12 +321,13 @@ impl Bringer {
             }
             file.write_all(&chunk).map_err(disk)?;
         }
-        let (url, mut validators) = (answer.url.clone(), answer.validators());
+        let (url, charset, mut validators) = (answer.url.clone(), answer.charset(), answer.validators());
+        let date = Datetime::from_system(answer.date());
         if validators.etag.is_none() && !validators.settled {
             // Written just now, it may be written again within the same second.
             validators.last_modified = None;
         }
-        Ok(Some(Body { file, url, validators }))
+        Ok(Some(Body { file, url, validators, charset, date }))
     }
 
     /// Asks for one document; for a changed one only, if validators of an earlier edition are known.
@@ -362,7 +337,7 @@ impl Bringer {
             .map(|row| Validators { etag: row.etag.clone(), last_modified: row.last_modified.clone(), settled: false })
             .filter(|validators| *validators != Validators::default());
         match self.spool(url, validators.as_ref(), false).await? {
-            Some(body) => self.look(body, url, depth).await,
+            Some(body) => self.with_pages(self.inspect(body, url, depth).await?).await,
             None => known.map(Got::Unchanged).ok_or_else(|| unconditional(url)),
         }
     }
@@ -370,17 +345,44 @@ impl Bringer {
     /// Asks for one document, past all caches.
     pub(super) async fn afresh(&self, url: &str, depth: usize) -> Result<Got, SourceError> {
         match self.spool(url, None, true).await? {
-            Some(body) => self.look(body, url, depth).await,
+            Some(body) => self.with_pages(self.inspect(body, url, depth).await?).await,
             None => Err(unconditional(url)),
         }
     }
 
-    async fn look(&self, body: Body, url: &str, depth: usize) -> Result<Got, SourceError> {
+    /// A Change List with the pages that continue it: its changes have one order. Other lists go page by page, each with its
+    /// validators.
+    async fn with_pages(&self, got: Got) -> Result<Got, SourceError> {
+        let Got::List(mut document) = got else { return Ok(got) };
+        let mut pages = HashSet::from([document.row.url.clone()]);
+        while let Some(next) = document.about.next.clone().filter(|_| self.capability.tells_changes()) {
+            if pages.len() as u64 >= self.bounds.documents {
+                let beyond = bounds::DOCUMENTS.passed("the number of its pages", &self.bounds);
+                return Err(SourceError::new(&document.row.url, beyond.into()));
+            }
+            if !pages.insert(next.clone()) {
+                break;
+            }
+            let body = self.spool(&next, None, false).await?.ok_or_else(|| unconditional(&next))?;
+            match self.inspect(body, &next, 1).await? {
+                Got::List(page) => document.append(*page),
+                _ => {
+                    return Err(SourceError::new(
+                        &next,
+                        Trouble::Nowhere("it is an index, where a page was expected".to_owned()),
+                    ));
+                }
+            }
+        }
+        Ok(Got::List(document))
+    }
+
+    pub(super) async fn inspect(&self, body: Body, url: &str, depth: usize) -> Result<Got, SourceError> {
         let size = body.file.as_file().metadata().map(|metadata| metadata.len()).unwrap_or(0);
         self.status.update(|progress| progress.document_bytes += size);
         let url = url.to_owned();
         let own = self.clone();
-        tokio::task::spawn_blocking(move || look(body, url, depth, &own))
+        priority::run(move || inspect(body, url, depth, &own))
             .await
             .unwrap_or_else(|error| Err(SourceError::new("document", Trouble::Broken(error.to_string()))))
     }
@@ -451,10 +453,7 @@ pub(super) fn record(
         );
         return None;
     }
-    let uri = match entry.is_absolute() {
-        true => entry.loc.clone(),
-        false => document.base.join(&entry.loc).map_or_else(|_| entry.loc.clone(), String::from),
-    };
+    let uri = entry.loc.clone();
     if uri.len() as u64 > document.bounds.uri {
         let beyond = bounds::URI.passed("the length of its URI", &document.bounds);
         warnings.push(entry.line, format_args!("{beyond}; the entry is passed over"));
@@ -489,22 +488,31 @@ fn unreadable(error: crate::document::DocumentError) -> SourceError {
     SourceError::new(&error.url, Trouble::Nowhere(trouble))
 }
 
-/// Sees whether a document is a list or an index, and reads an index whole.
-fn look(body: Body, url: String, depth: usize, bringer: &Bringer) -> Result<Got, SourceError> {
+/// Whether a document is a list or an index; an index is read whole.
+fn inspect(body: Body, url: String, depth: usize, bringer: &Bringer) -> Result<Got, SourceError> {
     let wanted = bringer.capability;
     let disk = |error: std::io::Error| SourceError::new(&url, Trouble::Disk(error.to_string()));
-    let Body { file, url: base, validators } = body;
+    let Body { file, url: base, validators, charset, date } = body;
     let (mut file, path) = file.into_parts();
     file.rewind().map_err(disk)?;
-    let mut reader = Reader::open(&file, &url, Limits::of(&bringer.bounds)).map_err(unreadable)?;
-    let head = reader.head().clone();
-    let facts = Facts::of_attributes(&head.md, 0, reader.warnings_mut());
+    let limits = Limits::of(&bringer.bounds);
+    let mut reader = Reader::open_in(charset.as_deref(), &file, &url, limits).map_err(unreadable)?;
+    let head = match reader.may_have_more_head() {
+        true => whole_head(File::open(&path).map_err(disk)?, charset.as_deref(), &url, limits, &bringer.status)?,
+        false => reader.head().clone(),
+    };
+    let mut warnings = Warnings::default();
+    let facts = Facts::of_attributes(&head.md, 0, &mut warnings);
+    for warning in warnings.lines() {
+        bringer.status.warning(&format!("{url}: root rs:md: {warning}"));
+    }
     if let Some(other) = head.capability().filter(|one| *one != wanted && Some(*one) != wanted.archive()) {
         return Err(SourceError::new(
             &url,
             Trouble::Nowhere(format!("it is a {other}, where a {wanted} was expected")),
         ));
     }
+    let mut about = About::of(&head, &facts, &base);
     let mut row = DocumentRow {
         id: 0,
         url: url.clone(),
@@ -516,14 +524,14 @@ fn look(body: Body, url: String, depth: usize, bringer: &Bringer) -> Result<Got,
         part: depth > 0,
         entries: 0,
         package: None,
+        next: about.next.clone(),
     };
     let mut first = reader.next().map_err(unreadable)?;
     let nested = first.as_ref().is_some_and(|entry| entry.md.capability() == Some(wanted));
     let archive = head.capability().is_some_and(|own| Some(own) == wanted.archive());
     if head.kind != Kind::SitemapIndex && !nested && !archive {
-        let mut about = About::of(&head, &facts, &base);
         if about.by_lastmod && about.from.is_none() && wanted.tells_changes() {
-            // Whether it reaches back to what is known, only its changes tell.
+            // Whether it reaches back to what is known, only its changes show.
             let mut entry = first.take();
             while let Some(one) = entry {
                 let facts = Facts::of_entry(&one, reader.warnings_mut());
@@ -532,7 +540,7 @@ fn look(body: Body, url: String, depth: usize, bringer: &Bringer) -> Result<Got,
                     .or(facts.lastmod)
                     .map(|at| about.oldest.map_or(at, |old| old.min(at)))
                     .or(about.oldest);
-                // Where it breaks off is told by whoever applies it.
+                // Where it breaks off is reported when it is applied.
                 entry = reader.next().unwrap_or_default();
             }
         }
@@ -541,6 +549,10 @@ fn look(body: Body, url: String, depth: usize, bringer: &Bringer) -> Result<Got,
             about,
             base,
             path,
+            charset,
+            date,
+            pages: Vec::new(),
+            inherited_at: None,
             package: None,
             bounds: bringer.bounds,
             prefer: bringer.prefer.clone(),
@@ -549,12 +561,17 @@ fn look(body: Body, url: String, depth: usize, bringer: &Bringer) -> Result<Got,
     if head.kind == Kind::UrlSet && !archive {
         bringer.status.warning(&format!("{url}: an index written as urlset; its entries are taken as lists"));
     }
-    let mut parts = Vec::new();
+    row.next = None;
+    row.entries = INDEX;
+    let (mut parts, mut hasher) = (Vec::new(), Sha256::new());
     while let Some(entry) = first {
         match base.join(&entry.loc) {
             Ok(child) if child == base => {}
             Ok(child) => {
-                let Facts { at, from, until, .. } = Facts::of_entry(&entry, reader.warnings_mut());
+                let facts = Facts::of_entry(&entry, reader.warnings_mut());
+                let Facts { at, from, until, .. } = facts;
+                // Not its bytes: those may differ by the time at which they were compressed.
+                editions::digest_part(&mut hasher, child.as_str(), &facts, date);
                 parts.push(Part { url: child.to_string(), at, from, until });
             }
             Err(error) => bringer.status.warning(&format!("{url}, line {}: {:?}: {error}", entry.line, entry.loc)),
@@ -565,9 +582,26 @@ fn look(body: Body, url: String, depth: usize, bringer: &Bringer) -> Result<Got,
         }
         first = reader.next().map_err(unreadable)?;
     }
-    row.entries = INDEX;
-    // Of what it names, not of its bytes: those may differ by the moment at which they were compressed.
-    let named: Vec<&str> = parts.iter().map(|part| part.url.as_str()).collect();
-    let digest = Sha256::digest(named.join("\n")).into();
-    Ok(Got::Index { row, parts, digest, archive })
+    for warning in reader.warnings().lines() {
+        bringer.status.warning(&format!("{url}: {warning}"));
+    }
+    let digest = hasher.finalize().into();
+    Ok(Got::Index { row, parts, digest, archive, about: Box::new(about) })
+}
+
+/// The head of a document that may have its `rs:md` after entries.
+fn whole_head(
+    file: File,
+    charset: Option<&str>,
+    url: &str,
+    limits: Limits,
+    status: &Status,
+) -> Result<Head, SourceError> {
+    let mut reader = Reader::open_in(charset, file, url, limits).map_err(unreadable)?;
+    // Where it breaks off is reported when it is applied.
+    while let Ok(Some(_)) = reader.next() {}
+    if !reader.head().md.is_empty() {
+        status.warning(&format!("{url}: the document's rs:md stands after its entries; it counts all the same"));
+    }
+    Ok(reader.head().clone())
 }

@@ -99,7 +99,7 @@ thread_local! {
 /// Reads a member through, and says what it is.
 fn look(package: &Package, unseen: &UnseenMember) -> Result<(MemberState, [u8; 32]), Flaw> {
     let member = archived(&unseen.member);
-    let expected = Expected { length: unseen.length, hashes: unseen.hashes.clone(), encoding: None };
+    let expected = Expected { length: unseen.length, hashes: unseen.hashes.clone(), encoding: None, media: None };
     let sums = if is_small(&member) {
         BUFFERS.with_borrow_mut(|(raw, content)| {
             member.content_into(&package.file, raw, content)?;

@@ -49,8 +49,7 @@ impl Location {
     pub(super) fn check(&self, answer: &Answer, verifiable: bool) -> Result<(), SourceError> {
         let Some(memento) = &self.memento else { return Ok(()) };
         if !matches!(answer.status, 200 | 206) {
-            let trouble = Trouble::Status { code: answer.status, retry_after: None };
-            return Err(SourceError::new(&self.url, trouble));
+            return Err(SourceError::new(&self.url, Trouble::Archived(answer.status)));
         }
         let other = |what: String| Err(SourceError::new(&self.url, Trouble::Nowhere(what)));
         let given = versions::memento_datetime(&answer.headers);
@@ -160,9 +159,8 @@ impl Contents {
     }
 }
 
-/// Whether there are no such bytes, nor ever will be: what an archive has of a redirect is a redirect, and what leads to
+/// Whether there are no such bytes, nor ever will be: what an archive has of a redirect or an error is that, and what leads to
 /// another version has no other.
 fn is_gone(error: &SourceError) -> bool {
-    // A 304 that nobody asked for says nothing.
-    matches!(error.trouble, Trouble::Status { code: 300..=303 | 305..=399 | 404 | 410, .. } | Trouble::Nowhere(_))
+    matches!(error.trouble, Trouble::Archived(_) | Trouble::Status { code: 404 | 410, .. } | Trouble::Nowhere(_))
 }

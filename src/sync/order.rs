@@ -1,22 +1,28 @@
 //! In which order the changes of a list happened (core 12.1), and which of them are in the tree already.
 //!
-//! Position is the order. A list that runs backwards throughout is reversed whole. `datetime` reorders only
-//! where every entry has one; `lastmod`, which may be years old for a resource just created, only where no
-//! entry has a `datetime` and all lie in the interval of the list.
+//! Position is the order. A list that runs backwards in time throughout is reversed whole. `datetime` sorts only where every
+//! entry has one inside the interval of the list. `lastmod` is the time of the resource, not of the change, and never sorts (but
+//! in the drafts where it is the time of the change): it only shows that a list runs backwards. Entries dated outside the interval
+//! take no part in that.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, BufWriter, Seek as _, SeekFrom, Write as _};
 
 use sha2::{Digest as _, Sha256};
 
-use super::lists::{About, Budget, Spooled};
+use super::align::{Continues, align, overlap};
+use super::lists::Budget;
+use super::spooled::{About, Entries, Spooled, digest_entry};
 use crate::bounds::{self, Beyond};
 use crate::catalog::{Beginning, Feed};
-use crate::document::{Datetime, DocumentError, Entry, Facts, Reader, Warnings};
+use crate::document::{Change, Datetime, DocumentError, Entry, Facts, Warnings};
 use crate::store::Store;
 
 /// The most changes of one moment that are gone through again when more of that moment is told.
 const MOST_AGAIN: usize = 10_000;
+/// The most entries of a list without times that are compared with its edition before.
+const MOST_EDITION: usize = 100_000;
 
 /// Yields the processor every eight entries. Reading a long list takes seconds; without this, a reader of the mount waits
 /// until the thread has used its time slice, which is several ms.
@@ -37,14 +43,18 @@ pub(super) struct Survey {
     pub(super) known: Option<Beginning>,
     /// The order in which its changes happened.
     pub(super) order: Order,
-    /// Whether `lastmod` is when a change happened.
-    pub(super) by_lastmod: bool,
     /// So many changes, in that order, are in the tree.
     pub(super) done: u64,
     /// The time of the newest of those.
     pub(super) before: Option<Datetime>,
     /// Bytes of the resources that are left, as far as they are listed, and how many those are.
     pub(super) bytes: u64,
+    /// A digest of each entry, from the oldest change to the newest, if it has changes without a time.
+    pub(super) edition: Vec<u64>,
+    /// How it continues the edition before it.
+    pub(super) continues: Continues,
+    /// From here on, in that order, changes without a time have happened since the edition before.
+    pub(super) new_from: u64,
     /// Why it cannot be read to its end.
     cut: Option<String>,
 }
@@ -76,11 +86,16 @@ pub(super) enum Order {
     Sorted(Vec<u32>),
 }
 
-/// The times of one entry.
+/// The times of one entry, and what shows that its list does not run backwards.
 #[derive(Clone, Copy, Debug, Default)]
 struct Times {
     datetime: Option<Datetime>,
     lastmod: Option<Datetime>,
+    change: Option<Change>,
+    /// The latest time that `datetime` can mean.
+    latest: Option<Datetime>,
+    /// A digest of the URI.
+    resource: u64,
 }
 
 /// Why a list could not be looked through.
@@ -102,8 +117,8 @@ pub(super) fn survey(
     floor: Option<Datetime>,
     budget: &Budget,
 ) -> Result<Survey, Unsurveyed> {
-    let file = File::open(&document.path)?;
     let mut times = Vec::new();
+    let mut digests = Vec::new();
     let mut lengths = 0_u64;
     // A list that was given another name begins where it did; two lists of the same few words do not.
     let mut hasher = Sha256::new();
@@ -114,8 +129,8 @@ pub(super) fn survey(
     let mut known = None;
     let mut skipped = Warnings::default();
     let mut cut = None;
-    // Whoever applies the entries says what is wrong with them, and where the list breaks off.
-    if let Ok(mut reader) = document.reader(&file, &document.row.url) {
+    // What is wrong with the entries, and where the list breaks off, is reported when they are applied.
+    if let Ok(mut reader) = document.entries(&document.row.url) {
         loop {
             let entry = match reader.next() {
                 Ok(Some(entry)) => entry,
@@ -131,10 +146,21 @@ pub(super) fn survey(
                 return Err(bounds::CHANGES.passed("the number of changes of one list", &document.bounds).into());
             }
             let facts = Facts::of_entry(&entry, &mut skipped);
-            let datetime = facts.datetime.or(facts.lastmod.filter(|_| document.about.by_lastmod));
-            times.push(Times { datetime, lastmod: facts.lastmod });
+            times.push(Times {
+                datetime: facts.datetime.or(facts.lastmod.filter(|_| document.about.by_lastmod)),
+                lastmod: facts.lastmod,
+                change: facts.change,
+                latest: facts.datetime.map(|datetime| latest(&entry, datetime)),
+                resource: short(&Sha256::digest(&entry.loc).into()),
+            });
             lengths = lengths.saturating_add(facts.length.unwrap_or(0));
-            digest(&mut hasher, &entry);
+            let mut own = Sha256::new();
+            digest_entry(&mut own, &entry);
+            let own: [u8; 32] = own.finalize().into();
+            hasher.update(own);
+            if times.len() <= MOST_EDITION {
+                digests.push(short(&own));
+            }
             let entries = times.len() as u64;
             if feed.read.iter().any(|beginning| beginning.entries == entries) {
                 let beginning = Beginning { entries, digest: hasher.clone().finalize().into() };
@@ -145,30 +171,62 @@ pub(super) fn survey(
             }
         }
     }
-    let (order, by_lastmod) = order(&times, &document.about);
-    let by_lastmod = by_lastmod || document.about.by_lastmod;
+    // An edition is compared with the next one of the same list alone.
+    let before = if feed.edition.url == document.row.url { feed.edition.entries.as_slice() } else { &[] };
+    let order = match order(&times, &document.about) {
+        Order::Backwards if grows_at_its_end(before, &digests) => Order::AsWritten,
+        order => order,
+    };
+    let is_dated = times.iter().all(|times| times.datetime.is_some());
+    let edition: Vec<u64> = match is_dated || times.len() > MOST_EDITION {
+        true => Vec::new(),
+        false => order.walk(&digests).copied().collect(),
+    };
+    let alignment = align(before, &edition);
     let whole = times.len() as u64;
     // In another order than the written one, only all of it says which changes those are.
     let in_order = |known: &Beginning| order == Order::AsWritten || known.entries == whole;
-    let old = floor.map_or(0, |floor| older(&times, &order, by_lastmod, floor));
-    let done = known.filter(in_order).map_or(0, |known| known.entries).max(old);
-    let (done, before) = to_the_beginning_of_a_moment(&times, &order, by_lastmod, done);
+    let old = floor.map_or(0, |floor| older(&times, &order, floor));
+    let done = known.filter(in_order).map_or(0, |known| known.entries).max(old).max(alignment.done);
+    let (done, before) = to_the_beginning_of_a_moment(&times, &order, done);
     Ok(Survey {
         entries: times.len() as u64,
         digest: hasher.finalize().into(),
         known,
         before,
         order,
-        by_lastmod,
         done,
         bytes: lengths,
+        edition,
+        // The beginning of a list that is known is as good as all of the edition before.
+        continues: if known.is_some() && alignment.continues == Continues::Nothing {
+            Continues::Known
+        } else {
+            alignment.continues
+        },
+        new_from: alignment.new_from,
         cut,
     })
 }
 
+/// The latest time that a change of this `datetime` can have: a date without a time of day is a day long.
+pub(super) fn latest(entry: &Entry, datetime: Datetime) -> Datetime {
+    const DAY: i64 = 86_400_000_000_000;
+    match entry.md.get("datetime").is_some_and(|text| text.trim().len() == "2013-01-03".len()) {
+        true => Datetime::from_nanos(datetime.nanos().saturating_add(DAY - 1)),
+        false => datetime,
+    }
+}
+
+/// The first bytes of a digest.
+fn short(digest: &[u8; 32]) -> u64 {
+    let [a, b, c, d, e, f, g, h, ..] = *digest;
+    u64::from_le_bytes([a, b, c, d, e, f, g, h])
+}
+
 impl Order {
     /// What stands at the places of a list, from the oldest change to the newest.
-    fn walk<'t>(&'t self, times: &'t [Times]) -> Box<dyn Iterator<Item = &'t Times> + 't> {
+    fn walk<'t, T>(&'t self, times: &'t [T]) -> Box<dyn Iterator<Item = &'t T> + 't> {
         match self {
             Self::AsWritten => Box::new(times.iter()),
             Self::Backwards => Box::new(times.iter().rev()),
@@ -177,16 +235,11 @@ impl Order {
     }
 }
 
-/// When a change happened, if its entry says so.
-fn moment(times: &Times, by_lastmod: bool) -> Option<Datetime> {
-    times.datetime.or(times.lastmod.filter(|_| by_lastmod))
-}
-
 /// Everything before the first change that is not older than `floor`, up to the last of it that says it is.
-fn older(times: &[Times], order: &Order, by_lastmod: bool, floor: Datetime) -> u64 {
+fn older(times: &[Times], order: &Order, floor: Datetime) -> u64 {
     let mut old = 0;
     for (place, times) in (1..).zip(order.walk(times)) {
-        match moment(times, by_lastmod) {
+        match times.latest.or(times.datetime) {
             Some(moment) if moment < floor => old = place,
             Some(_) => break,
             None => {}
@@ -197,15 +250,10 @@ fn older(times: &[Times], order: &Order, by_lastmod: bool, floor: Datetime) -> u
 
 /// How much of what is known need not be gone through again, and the time of the newest of that. What came last at one moment
 /// only all that happened at that moment tells: a list that was read up to its middle is read from there.
-fn to_the_beginning_of_a_moment(
-    times: &[Times],
-    order: &Order,
-    by_lastmod: bool,
-    done: u64,
-) -> (u64, Option<Datetime>) {
+fn to_the_beginning_of_a_moment(times: &[Times], order: &Order, done: u64) -> (u64, Option<Datetime>) {
     let known = usize::try_from(done).unwrap_or(usize::MAX);
     let mut moments: Vec<Option<Datetime>> =
-        order.walk(times).take(known.saturating_add(1)).map(|one| moment(one, by_lastmod)).collect();
+        order.walk(times).take(known.saturating_add(1)).map(|one| one.datetime).collect();
     let next = if moments.len() > known { moments.pop().flatten() } else { None };
     let again = moments.iter().rev().take_while(|one| one.is_some() && **one == next).count();
     let again = if again <= MOST_AGAIN { again } else { 0 };
@@ -213,20 +261,43 @@ fn to_the_beginning_of_a_moment(
     (done - again as u64, moments.into_iter().flatten().max())
 }
 
-fn order(times: &[Times], about: &About) -> (Order, bool) {
-    let dated = times.iter().filter(|times| times.datetime.is_some()).count();
-    if dated == times.len() {
-        return (by(times.iter().filter_map(|times| times.datetime)), false);
-    }
-    let inside = |moment: Datetime| {
-        about.from.is_some_and(|from| from <= moment) && about.until.is_none_or(|until| moment <= until)
+fn order(times: &[Times], about: &About) -> Order {
+    let is_inside = |moment: &Datetime| {
+        about.from.is_none_or(|from| from <= *moment) && about.until.is_none_or(|until| *moment <= until)
     };
-    if dated == 0 && times.iter().all(|times| times.lastmod.is_some_and(inside)) {
-        return (by(times.iter().filter_map(|times| times.lastmod)), true);
+    let inside: Vec<Datetime> = times.iter().filter_map(|times| times.datetime).filter(is_inside).collect();
+    if inside.len() == times.len() {
+        return by(inside.into_iter());
     }
-    let known: Vec<Datetime> = times.iter().filter_map(|times| times.datetime).collect();
-    let backwards = known.windows(2).all(|pair| pair[0] >= pair[1]) && known.first() > known.last();
-    (if backwards { Order::Backwards } else { Order::AsWritten }, false)
+    let is_backwards = match times.iter().all(|times| times.datetime.is_none()) {
+        false => runs_backwards(&inside),
+        true => {
+            let lastmods: Vec<Datetime> = times.iter().filter_map(|times| times.lastmod).collect();
+            lastmods.len() == times.len() && runs_backwards(&lastmods) && !contradicts(times.iter().rev())
+        }
+    };
+    if is_backwards { Order::Backwards } else { Order::AsWritten }
+}
+
+/// Whether a list, in the order in which it is written, continues the edition before: then it does not run backwards, whatever
+/// times of restored files look like.
+fn grows_at_its_end(before: &[u64], written: &[u64]) -> bool {
+    let reversed: Vec<u64> = written.iter().rev().copied().collect();
+    !before.is_empty() && !written.is_empty() && overlap(before, written) > overlap(before, &reversed)
+}
+
+fn runs_backwards(moments: &[Datetime]) -> bool {
+    moments.windows(2).all(|pair| pair[0] >= pair[1]) && moments.first() > moments.last()
+}
+
+/// Whether changes in this order say of a resource that it was created when it was there, or changed when it was not.
+fn contradicts<'t>(mut times: impl Iterator<Item = &'t Times>) -> bool {
+    let mut is_there = HashMap::new();
+    times.any(|one| {
+        let change = one.change.unwrap_or(Change::Updated);
+        let before = is_there.insert(one.resource, change != Change::Deleted);
+        before.is_some_and(|was_there| was_there == (change == Change::Created))
+    })
 }
 
 fn by(keys: impl Iterator<Item = Datetime>) -> Order {
@@ -241,24 +312,6 @@ fn by(keys: impl Iterator<Item = Datetime>) -> Order {
     // Stable: position decides where the time does not.
     places.sort_by_key(|place| keys.get(*place as usize).copied());
     Order::Sorted(places)
-}
-
-fn digest(hasher: &mut Sha256, entry: &Entry) {
-    let mut add = |text: &str| {
-        hasher.update((text.len() as u64).to_le_bytes());
-        hasher.update(text);
-    };
-    add(&entry.loc);
-    add(entry.lastmod.as_deref().unwrap_or_default());
-    let mut pairs = |attributes: &crate::document::Attributes| {
-        attributes.iter().for_each(|(name, value)| {
-            add(name);
-            add(value);
-        });
-        add("");
-    };
-    pairs(&entry.md);
-    entry.links.iter().for_each(|link| pairs(&link.0));
 }
 
 /// Why changes could not be read on.
@@ -282,11 +335,7 @@ pub(super) fn each<E>(
     warnings: &mut Warnings,
     mut visit: impl FnMut(Entry, &mut Warnings) -> Result<(), E>,
 ) -> Result<Option<Broken>, E> {
-    let file = match File::open(&document.path) {
-        Ok(file) => file,
-        Err(error) => return Ok(Some(Broken::Disk(error))),
-    };
-    let mut reader = match document.reader(&file, &document.row.url) {
+    let mut reader = match document.entries(&document.row.url) {
         Ok(reader) => reader,
         Err(error) => return Ok(Some(Broken::Document(error))),
     };
@@ -335,7 +384,7 @@ struct Staged {
 }
 
 impl Staged {
-    fn new(store: &Store, reader: &mut Reader<'_>) -> std::io::Result<Self> {
+    fn new(store: &Store, reader: &mut Entries<'_>) -> std::io::Result<Self> {
         let mut file = BufWriter::new(store.spool()?.into_file());
         let mut offsets = Vec::new();
         let mut offset = 0;
@@ -374,7 +423,15 @@ mod tests {
     }
 
     fn times(list: &[(Option<i64>, Option<i64>)]) -> Vec<Times> {
-        list.iter().map(|(datetime, lastmod)| Times { datetime: datetime.map(at), lastmod: lastmod.map(at) }).collect()
+        let resources = 0..;
+        let one = |(resource, (datetime, lastmod)): (u64, &(Option<i64>, Option<i64>))| Times {
+            datetime: datetime.map(at),
+            lastmod: lastmod.map(at),
+            change: None,
+            latest: None,
+            resource,
+        };
+        resources.zip(list).map(one).collect()
     }
 
     fn within(from: Option<i64>, until: Option<i64>) -> About {
@@ -385,37 +442,55 @@ mod tests {
     fn position_is_the_order_unless_every_entry_is_dated_or_the_list_runs_backwards() {
         let lastmods = |list: &[i64]| times(&list.iter().map(|one| (None, Some(*one))).collect::<Vec<_>>());
         let datetimes = |list: &[i64]| times(&list.iter().map(|one| (Some(*one), None)).collect::<Vec<_>>());
-        for (list, about, expected, by_lastmod) in [
-            (datetimes(&[1, 2, 2, 3]), within(None, None), Order::AsWritten, false),
-            (datetimes(&[3, 2, 2, 1]), within(None, None), Order::Backwards, false),
-            (datetimes(&[2, 1, 3, 1]), within(None, None), Order::Sorted(vec![1, 3, 0, 2]), false),
-            // `lastmod` counts only within the interval of the list.
-            (lastmods(&[5, 3, 1]), within(Some(1), None), Order::Backwards, true),
-            (lastmods(&[5, 1, 3]), within(Some(1), Some(5)), Order::Sorted(vec![1, 2, 0]), true),
-            (lastmods(&[5, 3, 1]), within(Some(2), None), Order::AsWritten, false),
-            (lastmods(&[5, 3, 1]), within(Some(1), Some(4)), Order::AsWritten, false),
-            (lastmods(&[5, 3, 1]), within(None, None), Order::AsWritten, false),
+        for (list, about, expected) in [
+            (datetimes(&[1, 2, 2, 3]), within(None, None), Order::AsWritten),
+            (datetimes(&[3, 2, 2, 1]), within(None, None), Order::Backwards),
+            (datetimes(&[2, 1, 3, 1]), within(None, None), Order::Sorted(vec![1, 3, 0, 2])),
+            // One that is dated outside the interval: nothing is sorted by times, and it does not count for the direction.
+            (datetimes(&[5, 7, 2]), within(Some(4), None), Order::AsWritten),
+            (datetimes(&[5, 2]), within(Some(4), None), Order::AsWritten),
+            (datetimes(&[9, 7, 5, 2]), within(Some(4), None), Order::Backwards),
+            // `lastmod` never sorts, and shows a direction alone.
+            (lastmods(&[5, 3, 1]), within(Some(1), None), Order::Backwards),
+            (lastmods(&[5, 3, 1]), within(None, None), Order::Backwards),
+            (lastmods(&[5, 3]), within(Some(1), None), Order::Backwards),
+            (lastmods(&[5, 1, 3]), within(Some(1), Some(5)), Order::AsWritten),
+            (times(&[(None, Some(5)), (None, None), (None, Some(1))]), within(None, None), Order::AsWritten),
             // Some entries without a time: position, unless all that are dated run backwards.
-            (times(&[(Some(3), None), (None, None), (Some(1), None)]), within(None, None), Order::Backwards, false),
-            (times(&[(Some(1), None), (None, Some(9)), (Some(3), None)]), within(None, None), Order::AsWritten, false),
+            (times(&[(Some(3), None), (None, None), (Some(1), None)]), within(None, None), Order::Backwards),
+            (times(&[(Some(1), None), (None, Some(9)), (Some(3), None)]), within(None, None), Order::AsWritten),
             (
                 times(&[(Some(3), None), (None, None), (Some(1), None), (Some(2), None)]),
                 within(None, None),
                 Order::AsWritten,
-                false,
             ),
-            (times(&[(Some(3), None), (None, None)]), within(None, None), Order::AsWritten, false),
-            (times(&[]), within(None, None), Order::AsWritten, false),
+            (times(&[(Some(3), None), (None, None)]), within(None, None), Order::AsWritten),
+            (times(&[]), within(None, None), Order::AsWritten),
         ] {
-            assert_eq!(order(&list, &about), (expected, by_lastmod), "{list:?}");
+            assert_eq!(order(&list, &about), expected, "{list:?}");
         }
+    }
+
+    #[test]
+    fn what_happened_to_a_resource_shows_that_a_list_does_not_run_backwards() {
+        let one = |lastmod: i64, change, resource| Times {
+            lastmod: Some(at(lastmod)),
+            change: Some(change),
+            resource,
+            ..Times::default()
+        };
+        let restored = [one(9, Change::Created, 1), one(8, Change::Created, 2), one(3, Change::Updated, 1)];
+        assert_eq!(order(&restored, &within(None, None)), Order::AsWritten);
+        let newest_first = [one(9, Change::Updated, 1), one(8, Change::Created, 2), one(3, Change::Created, 1)];
+        assert_eq!(order(&newest_first, &within(None, None)), Order::Backwards);
+        assert_eq!(order(&[newest_first[0], newest_first[2]], &within(None, None)), Order::Backwards);
     }
 
     #[test]
     fn a_moment_of_which_more_is_told_is_gone_through_again() {
         let list =
             times(&[(Some(1), None), (Some(2), None), (None, None), (Some(2), None), (Some(2), None), (Some(5), None)]);
-        let again = |done| to_the_beginning_of_a_moment(&list, &Order::AsWritten, false, done);
+        let again = |done| to_the_beginning_of_a_moment(&list, &Order::AsWritten, done);
         for (done, expected) in [
             (0, (0, None)),
             (1, (1, Some(1))),
@@ -427,7 +502,7 @@ mod tests {
             assert_eq!(again(done), (expected.0, expected.1.map(at)), "{done}");
         }
         let long = times(&vec![(Some(1), None); MOST_AGAIN + 2]);
-        let again = |done| to_the_beginning_of_a_moment(&long, &Order::AsWritten, false, done as u64);
+        let again = |done| to_the_beginning_of_a_moment(&long, &Order::AsWritten, done as u64);
         assert_eq!(again(MOST_AGAIN), (0, None));
         assert_eq!(again(MOST_AGAIN + 1), (MOST_AGAIN as u64 + 1, Some(at(1))));
     }
@@ -435,14 +510,14 @@ mod tests {
     #[test]
     fn what_stands_before_an_old_change_is_old() {
         let list = times(&[(Some(1), None), (None, None), (Some(2), None), (None, None), (Some(5), None)]);
-        assert_eq!(older(&list, &Order::AsWritten, false, at(3)), 3);
-        assert_eq!(older(&list, &Order::AsWritten, false, at(1)), 0);
+        assert_eq!(older(&list, &Order::AsWritten, at(3)), 3);
+        assert_eq!(older(&list, &Order::AsWritten, at(1)), 0);
         // One that comes late does not make those before it old.
         let late = times(&[(Some(1), None), (Some(5), None), (None, None), (Some(2), None)]);
-        assert_eq!(older(&late, &Order::AsWritten, false, at(3)), 1);
+        assert_eq!(older(&late, &Order::AsWritten, at(3)), 1);
         let backwards = times(&[(Some(5), None), (None, None), (Some(2), None), (Some(1), None)]);
-        assert_eq!(older(&backwards, &Order::Backwards, false, at(5)), 2);
+        assert_eq!(older(&backwards, &Order::Backwards, at(5)), 2);
         let sorted = times(&[(Some(5), None), (Some(1), None), (Some(2), None)]);
-        assert_eq!(older(&sorted, &Order::Sorted(vec![1, 2, 0]), false, at(5)), 2);
+        assert_eq!(older(&sorted, &Order::Sorted(vec![1, 2, 0]), at(5)), 2);
     }
 }

@@ -6,7 +6,7 @@
 use std::sync::{Arc, PoisonError};
 
 use super::Verify;
-use super::content::{Contents, Flight, Ready, expected};
+use super::content::{Contents, Flight, Ready, expected, priority};
 use super::members::archived;
 use crate::catalog::{Content, MemberRow, VersionRow};
 use crate::document::relation;
@@ -105,6 +105,7 @@ impl Contents {
         if self.offline {
             return patches;
         }
+        let mut linked = Vec::new();
         for link in &row.extra.links {
             let is_patch = |rel: &String| relation::is_any(rel, &relation::PATCH);
             // What 0.1 calls the protocol of partial content is a media type where it is one we know.
@@ -121,8 +122,10 @@ impl Contents {
                 continue;
             }
             let url = url::Url::parse(&row.uri).ok().and_then(|base| base.join(href.trim()).ok());
-            patches.extend(url.map(|url| (kind, Place::Url(url.into()))));
+            linked.extend(url.map(|url| (priority(link), kind, Place::Url(url.into()))));
         }
+        linked.sort_by_key(|(priority, ..)| *priority);
+        patches.extend(linked.into_iter().map(|(_, kind, place)| (kind, place)));
         patches
     }
 

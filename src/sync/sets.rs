@@ -1,8 +1,8 @@
 //! A sync: which sets there are, what each offers, and what each needs now.
 //!
-//! What a Source offers is remembered and looked at once a day, so that a set whose changes are followed costs
-//! one request where nothing has changed. A set without a list of changes, out of step with its lists, or whose
-//! list of changes is gone, has its lists read.
+//! What a Source offers is remembered for an hour, so that a poll of a set whose changes are followed costs one request where
+//! nothing has changed. A set without a list of changes, out of step with its lists, or whose list of changes is gone, has its
+//! lists read; so has every set once in `relist=`, for publishers omit deletions from their Change Lists.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,16 +13,18 @@ use super::{Announced, Engine, Summary, SyncError, Trigger, baseline, gone};
 use crate::catalog::{Offer, SetRow, SetState, SyncResult};
 use crate::document::{Capability, Datetime};
 use crate::path::set_labels;
-use crate::source::{CapabilityDocument, Discovery, FoundSet};
+use crate::source::{CapabilityDocument, Discovery, FoundSet, Route};
 
 /// How long it is believed that a Source offers what it did.
-const REMEMBERED: Duration = Duration::from_secs(86_400);
+const REMEMBERED: Duration = Duration::from_secs(3600);
 /// When the time of a discovery is noted anew.
-const NOTED: Duration = Duration::from_secs(3600);
+const NOTED: Duration = Duration::from_secs(60);
 /// Where that time is kept.
 const DISCOVERED: &str = "discovered";
 /// Where it is kept that the Source was seen on a public address.
 pub(super) const PUBLIC: &str = "public";
+/// Where it is kept why sets that the Source names are missing: a JSON list of texts.
+pub(super) const LACKING: &str = "lacking";
 
 /// How thorough a sync is.
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,7 +68,13 @@ pub(super) async fn sync(engine: &Arc<Engine>, trigger: Trigger) -> Result<Summa
     };
     found.warnings.iter().for_each(|warning| engine.status().warning(warning));
     let chosen = choose(engine, &found).await?;
-    remember(engine, &chosen, found.complete).await?;
+    let lacking = if engine.config.set.is_none() { found.lacking.as_slice() } else { &[] };
+    for error in lacking {
+        engine
+            .status()
+            .warning(&format!("{error}; what it leads to is missing; -o set= mounts one of the other sets alone"));
+    }
+    remember(engine, &chosen, found.complete, lacking).await?;
     let how = How { lists: lists || announced.lists, wide: true, accept_deletions };
     let (summary, _) = all(engine, chosen, how, false).await?;
     so_far.add(&summary);
@@ -115,14 +123,21 @@ async fn one(
     let How { lists, wide, accept_deletions } = how;
     let offers_changes = offers_changes(found);
     let known = engine.readers.ask(|reader| reader.feeds(row.id))?;
-    let settled = offers_changes && !lists && row.state == SetState::Complete && !known.is_empty();
+    let is_followed = offers_changes && !lists && row.state == SetState::Complete && !known.is_empty();
+    let settled = is_followed && !is_list_due(engine, &row)?;
     let mut summary = Summary::default();
     let mut edition = None;
     if !settled {
         match baseline::bring(engine, &row, found, accept_deletions).await {
-            Ok((part, new)) => (summary, edition) = (part, new),
+            Ok((part, new)) => {
+                (summary, edition) = (part, new);
+                if !summary.partial {
+                    note_listed(engine, &row).await?;
+                }
+            }
             // Lists that cannot be read are no reason to miss what is told besides.
-            Err(error) if offers_changes && row.state != SetState::Empty && !error.is_away() => {
+            // If the Source is away, following its changes fails, too.
+            Err(error) if is_followed || offers_changes && row.state != SetState::Empty && !error.is_away() => {
                 engine.status().error(&error.to_string());
                 summary.partial = true;
             }
@@ -139,14 +154,14 @@ async fn one(
         summary.partial |= gone::without(engine, &row, known, edition).await?;
         return Ok(Some(summary));
     }
-    let look = match (settled, wide) {
-        (false, _) => Look::Afresh,
+    let look = match (is_followed, wide) {
+        (false, _) => Look::Again,
         (true, true) => Look::Wide,
         (true, false) => Look::Poll,
     };
     let (outcome, mut missing) = match changes::bring(engine, &row, found, look).await {
         Ok(found) => found,
-        Err(error) if settled => return Err(error),
+        Err(error) if is_followed => return Err(error),
         Err(error) => {
             engine.status().error(&format!("{error}; the tree is as its lists have it"));
             summary.partial = true;
@@ -154,24 +169,37 @@ async fn one(
         }
     };
     let mut wants_lists = false;
+    let is_gap = matches!(outcome, Outcome::Gap(_));
     match outcome {
         Outcome::Unchanged => summary.not_modified += 1,
         Outcome::Applied(part) => summary.add(&part),
         Outcome::NoFeed if settled && remembered => return Ok(None),
         Outcome::NoFeed => wants_lists = missing.feeds.is_empty(),
-        Outcome::Gap(part) => {
+        Outcome::Gap(part) | Outcome::Doubtful(part) => {
             summary.add(&part);
             if settled {
-                // A newer list, by difference, closes it; what changed since that list is told again.
-                let (part, new) = baseline::bring(engine, &reload(engine, row.clone())?, found, false).await?;
-                summary.add(&part);
-                edition = new;
-                let (outcome, still) =
-                    changes::bring(engine, &reload(engine, row.clone())?, found, Look::Afresh).await?;
-                if let Outcome::Applied(part) | Outcome::Gap(part) = outcome {
-                    summary.add(&part);
+                // A newer list, by difference, makes up for it; what changed since that list is applied again.
+                match baseline::bring(engine, &reload(engine, row.clone())?, found, false).await {
+                    Ok((part, new)) => {
+                        summary.add(&part);
+                        edition = new;
+                    }
+                    Err(error) if is_gap => return Err(error),
+                    Err(error) => {
+                        // What the deletion may have meant, the lists of the next sync tell.
+                        engine.status().error(&error.to_string());
+                        summary.partial = true;
+                        make_list_due(engine, &row).await?;
+                    }
                 }
-                missing = still;
+                if is_gap || edition.is_some() {
+                    let (outcome, still) =
+                        changes::bring(engine, &reload(engine, row.clone())?, found, Look::Again).await?;
+                    if let Outcome::Applied(part) | Outcome::Doubtful(part) | Outcome::Gap(part) = outcome {
+                        summary.add(&part);
+                    }
+                    missing = still;
+                }
             }
         }
     }
@@ -194,6 +222,44 @@ async fn one(
     Ok(Some(summary))
 }
 
+/// Where it is kept when the lists of a set were read or found unchanged last.
+fn listed_key(row: &SetRow) -> String {
+    format!("listed {}", row.id)
+}
+
+/// Whether the lists of a set are to be read although its changes are followed.
+fn is_list_due(engine: &Engine, row: &SetRow) -> Result<bool, SyncError> {
+    let Some(relist) = engine.config.relist else { return Ok(false) };
+    let listed: Option<i64> =
+        engine.readers.ask(|reader| reader.meta(&listed_key(row)))?.and_then(|text| text.parse().ok());
+    // A clock that was set back says nothing.
+    let age = listed.and_then(|listed| u64::try_from(Datetime::now().nanos() - listed).ok()).map(Duration::from_nanos);
+    Ok(age.is_none_or(|age| age >= relist))
+}
+
+/// Has the lists of a set read with the next sync.
+async fn make_list_due(engine: &Engine, row: &SetRow) -> Result<(), SyncError> {
+    let key = listed_key(row);
+    engine
+        .ledger
+        .step(move |writer| {
+            writer.set_meta(&key, "")?;
+            Ok(((), Default::default()))
+        })
+        .await
+}
+
+async fn note_listed(engine: &Engine, row: &SetRow) -> Result<(), SyncError> {
+    let key = listed_key(row);
+    engine
+        .ledger
+        .step(move |writer| {
+            writer.set_meta(&key, &Datetime::now().nanos().to_string())?;
+            Ok(((), Default::default()))
+        })
+        .await
+}
+
 fn offers_changes(found: &FoundSet) -> bool {
     found.capabilities.iter().any(|document| document.capability.tells_changes())
 }
@@ -205,7 +271,8 @@ fn reload(engine: &Engine, row: SetRow) -> Result<SetRow, SyncError> {
 /// What the sets offer, if it was looked for not long ago and is all that this sync needs.
 async fn remembered(engine: &Arc<Engine>, trigger: &Trigger) -> Result<Option<Vec<(SetRow, FoundSet)>>, SyncError> {
     let deep = match trigger {
-        Trigger::Refresh { accept_deletions } => *accept_deletions,
+        // From the top.
+        Trigger::Refresh { .. } => true,
         Trigger::Mount(found) => found.is_some(),
         Trigger::Notified(announced) => announced.offers,
         Trigger::Repair => true,
@@ -256,7 +323,14 @@ async fn age(engine: &Arc<Engine>) -> Result<Option<Duration>, SyncError> {
 }
 
 /// Keeps what was found.
-async fn remember(engine: &Arc<Engine>, chosen: &[(SetRow, FoundSet)], complete: bool) -> Result<(), SyncError> {
+async fn remember(
+    engine: &Arc<Engine>,
+    chosen: &[(SetRow, FoundSet)],
+    complete: bool,
+    lacking: &[String],
+) -> Result<(), SyncError> {
+    let lacking = serde_json::to_string(lacking).unwrap_or_default();
+    let new_lacking = engine.readers.ask(|reader| reader.meta(LACKING))?.as_deref() != Some(lacking.as_str());
     let fresh = age(engine).await?.is_some_and(|age| age < NOTED);
     let offers: Vec<(i64, Vec<Offer>)> = chosen
         .iter()
@@ -284,6 +358,9 @@ async fn remember(engine: &Arc<Engine>, chosen: &[(SetRow, FoundSet)], complete:
             if public {
                 writer.set_meta(PUBLIC, "yes")?;
             }
+            if new_lacking {
+                writer.set_meta(LACKING, &lacking)?;
+            }
             if complete && !fresh {
                 writer.set_meta(DISCOVERED, &Datetime::now().nanos().to_string())?;
             }
@@ -293,20 +370,24 @@ async fn remember(engine: &Arc<Engine>, chosen: &[(SetRow, FoundSet)], complete:
 }
 
 /// The sets that are mirrored, each with what was found of it, if anything was.
-pub(super) fn matched<'f>(
-    engine: &Engine,
-    known: Vec<SetRow>,
-    found: &'f Discovery,
-) -> Vec<(SetRow, Option<&'f FoundSet>)> {
+pub(super) fn matched(engine: &Engine, known: Vec<SetRow>, found: &Discovery) -> Vec<(SetRow, Option<FoundSet>)> {
     // A Source with one set that moved its documents still has that one set; but one that could not
     // be read whole, or was found by a lesser route, has not moved anything.
     let only = known.len() == 1 && found.sets.len() == 1 && found.complete && engine.config.set.is_none();
+    let only = only && found.lacking.is_empty();
     let moved = found.sets.first().filter(|set| only && set.capability_list.is_some());
+    // Several sitemaps of a robots.txt are one set, and so is the one that is left.
+    let of_robots = |row: &SetRow| {
+        let is_robots = found.route == Route::Robots && row.key.ends_with("/robots.txt");
+        found.sets.first().filter(|_| is_robots && found.sets.len() == 1)
+    };
     known
         .into_iter()
         .map(|row| {
-            let same = found.sets.iter().find(|set| set.key == row.key);
-            (row, same.or(moved))
+            let same = found.sets.iter().find(|set| set.key == row.key).cloned();
+            let part = || found.sets.iter().find_map(|set| set.part(&row.key));
+            let set = same.or_else(part).or_else(|| of_robots(&row).cloned()).or_else(|| moved.cloned());
+            (row, set)
         })
         .collect()
 }
@@ -318,7 +399,7 @@ async fn choose(engine: &Arc<Engine>, found: &Discovery) -> Result<Vec<(SetRow, 
     let labels = set_labels(&keys);
     if known.is_empty() {
         if !found.complete && engine.config.set.is_none() {
-            let what = found.warnings.last().map(String::as_str).unwrap_or_default();
+            let what = found.warnings.last().map_or("a document of it cannot be read for now", String::as_str);
             return Err(SyncError::Unfit(format!(
                 "not all of what the Source offers could be read, so the layout of a new cache cannot be fixed: {what}; \
                  try again, or choose a set with -o set="
@@ -338,7 +419,8 @@ async fn choose(engine: &Arc<Engine>, found: &Discovery) -> Result<Vec<(SetRow, 
                 labels.join(", ")
             )));
         }
-        let several = wanted.len() > 1;
+        // A set that is missing now may come back.
+        let several = wanted.len() > 1 || !found.lacking.is_empty() && engine.config.set.is_none();
         let sets = wanted.clone();
         engine
             .ledger
@@ -355,7 +437,7 @@ async fn choose(engine: &Arc<Engine>, found: &Discovery) -> Result<Vec<(SetRow, 
     let mut chosen = Vec::new();
     for (row, set) in matched(engine, known, found) {
         match set {
-            Some(set) => chosen.push((row, set.clone())),
+            Some(set) => chosen.push((row, set)),
             None if !found.complete => {
                 engine.status().error(&format!("the set {} could not be read; what was mirrored stays", row.key));
                 let result = SyncResult {

@@ -12,11 +12,13 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 
 use super::attach::{Attacher, Fresh};
-use super::lists::{self, Spooled};
+use super::lists;
 use super::order::{self, Broken, Survey};
+use super::spooled::Spooled;
 use super::status::Status;
 use crate::catalog::{CatalogError, Changed, How, Record, SetRow, Tally, Transaction};
-use crate::document::{Change, Datetime, Entry, Facts, Warnings};
+use crate::document::{Change, Datetime, Entry, Facts, Hashes, Warnings};
+use crate::patch::Kind;
 use crate::path::Mapper;
 use crate::store::Store;
 
@@ -46,6 +48,12 @@ struct Told {
     versions: HashMap<u64, Vec<i64>>,
 }
 
+/// Whether the bitstream of an update is a patch, known by its media type.
+fn is_diff(entry: &Entry, facts: &Facts) -> bool {
+    let media = entry.md.get("type");
+    facts.change == Some(Change::Updated) && media.is_some_and(|media| Kind::of_media_type(media).is_some())
+}
+
 /// One step of the writer, into which documents are read.
 pub(super) struct Step<'s, 'w> {
     pub(super) transaction: &'s mut Transaction<'w>,
@@ -61,6 +69,10 @@ pub(super) struct Step<'s, 'w> {
     pub(super) stale: HashMap<String, (Record, How)>,
     /// Whether there were more of these than are kept: what the lists of resources say is so then.
     pub(super) forgot: bool,
+    /// Deletions of what is not in the tree, and was not reported later by the same feed: another feed may list its creation.
+    absent: Vec<(Record, How)>,
+    /// The same, of the feed that is being read.
+    absent_here: HashMap<String, (Record, How)>,
     /// Whether what is read later is told later; notifications come as they do.
     pub(super) ordered: bool,
     /// The resources that changed, by what was read so far, at the moment that was come to.
@@ -87,6 +99,8 @@ impl<'s, 'w> Step<'s, 'w> {
             fresh: Vec::new(),
             stale: HashMap::new(),
             forgot: false,
+            absent: Vec::new(),
+            absent_here: HashMap::new(),
             ordered: true,
             told: Told::default(),
             keys: RandomState::new(),
@@ -120,18 +134,30 @@ impl<'s, 'w> Step<'s, 'w> {
                 lists::check_growth(self.transaction, self.store, &document.bounds)?;
             }
             let facts = Facts::of_entry(&entry, warnings);
-            let own = facts.datetime.or(facts.lastmod.filter(|_| survey.by_lastmod));
-            if own.zip(self.set.cursor).is_some_and(|(own, floor)| own < floor) {
+            let own = facts.datetime.or(facts.lastmod.filter(|_| document.about.by_lastmod));
+            let is_older = |(own, floor): (Datetime, Datetime)| order::latest(&entry, own) < floor;
+            if own.zip(self.set.cursor).is_some_and(is_older) {
                 return Ok(());
             }
-            let moment = own.or(earliest).or(facts.lastmod).unwrap_or_else(Datetime::now);
+            // `lastmod` is the time of the resource, and of the change if that can be.
+            let now = Datetime::now();
+            let plausible =
+                facts.lastmod.filter(|lastmod| earliest.is_none_or(|earliest| earliest <= *lastmod) && *lastmod <= now);
+            let moment = own.or(plausible).or(earliest).unwrap_or(now);
+            // A bitstream that is a diff (D-Lib article, 5) is not the resource; without a hash of that, it is fetched.
+            let is_diff = document.package.is_some() && document.about.by_lastmod && is_diff(&entry, &facts);
+            let (entry, facts) = match is_diff {
+                true => (entry.without_bytes(), Facts { length: None, hashes: Hashes::default(), ..facts }),
+                false => (entry, facts),
+            };
             let Some((record, how)) = self.record(document, &entry, &facts, moment, own.is_some(), warnings) else {
                 return Ok(());
             };
-            if own.is_some() {
-                (last, earliest) = (last.max(own), earliest.max(own));
-            }
-            let (changed, version) = self.change(&record, how, false)?;
+            last = last.max(own);
+            earliest = earliest.max(own.or(plausible));
+            // What the edition before did not have has happened, however much it looks like a change that is known.
+            let is_new = survey.done + number > survey.new_from && own.is_none();
+            let (changed, version) = self.change(&record, how, is_new)?;
             let skipped = survey.before.max(document.about.from.or(Some(moment)));
             let (changed, version) = self.as_told(&record, how, (changed, version), skipped < Some(moment))?;
             match changed {
@@ -144,11 +170,18 @@ impl<'s, 'w> Step<'s, 'w> {
                 }
                 _ => drop(self.stale.remove(&record.uri)),
             }
+            match changed {
+                Changed::Absent if self.absent_here.len() < MOST_STALE => {
+                    drop(self.absent_here.insert(record.uri.clone(), (record.clone(), how)));
+                }
+                // What the same feed reports later has happened after that.
+                _ => drop(self.absent_here.remove(&record.uri)),
+            }
             if how.is_exact() {
                 self.note_told(&record, !matches!(changed, Changed::Stale | Changed::Past | Changed::Moved), version);
             }
             self.tally.count(changed);
-            if let (Some(attacher), Some(version)) = (&mut attacher, version) {
+            if let (Some(attacher), Some(version)) = (&mut attacher, version.filter(|_| !is_diff)) {
                 attacher.give_change(self.transaction, &entry, &record, version)?;
             }
             Ok::<(), CatalogError>(())
@@ -232,9 +265,25 @@ impl<'s, 'w> Step<'s, 'w> {
     /// The last document of a feed has been applied. What it says last of a resource is so, however often it was
     /// so before.
     pub(super) fn settle(&mut self) -> Result<(), CatalogError> {
+        self.absent.extend(std::mem::take(&mut self.absent_here).into_values());
         for (record, how) in std::mem::take(&mut self.stale).into_values() {
             let (changed, _) = self.change(&record, how, true)?;
             self.tally.count(changed);
+        }
+        Ok(())
+    }
+
+    /// All feeds have been applied. A deletion with a time counts also where another feed listed the creation later.
+    pub(super) fn settle_absent(&mut self) -> Result<(), CatalogError> {
+        for (record, how) in std::mem::take(&mut self.absent).into_iter().filter(|(_, how)| how.is_exact()) {
+            if !self.transaction.began_before(self.set.directory, &record)? {
+                continue;
+            }
+            let (changed, _) = self.change(&record, how, false)?;
+            if changed != Changed::Absent {
+                self.tally.absent -= 1;
+                self.tally.count(changed);
+            }
         }
         Ok(())
     }

@@ -42,6 +42,7 @@ async fn ask(client: &Arc<Client>, url: &str, moment: Option<Datetime>, within: 
     let begun = Instant::now();
     let date = moment.map(http_date);
     let head = Asked {
+        aside: true,
         head: true,
         accept_datetime: date.as_deref(),
         memento: true,
@@ -61,6 +62,7 @@ async fn ask(client: &Arc<Client>, url: &str, moment: Option<Datetime>, within: 
 fn is_refusal_of_head(trouble: &Trouble) -> bool {
     match trouble {
         Trouble::Status { code, .. } => matches!(code, 400 | 403 | 405 | 406 | 500 | 501 | 502),
+        Trouble::Walled { .. } => true,
         Trouble::Broken(_) | Trouble::Stalled { .. } => true,
         _ => false,
     }

@@ -1,14 +1,16 @@
-//! TimeMaps (RFC 7089, 5), page by page.
+//! TimeMaps (RFC 7089, 5), page by page: in link format, or as JSON, as archives write it.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::io::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use flate2::write::MultiGzDecoder;
 use url::Url;
 
 use super::splitter::Splitter;
-use super::{Limits, Memento, TimeMap, Timeline, targets};
+use super::{Limits, Memento, TimeMap, Timeline, json, targets};
 use crate::bounds;
 use crate::document::Datetime;
 use crate::source::{Answer, Asked, Client, LinkValue, SourceError, Trouble, Validators};
@@ -58,6 +60,8 @@ struct Reading<'a> {
     room: u64,
     found: HashMap<String, Datetime>,
     timegate: Option<String>,
+    /// The resource whose mementos these are, as the TimeMap names it.
+    original: Option<Url>,
     /// Pages that are known of, read or not.
     seen: HashSet<Url>,
     queue: VecDeque<Url>,
@@ -86,6 +90,10 @@ struct Seen {
     link: bool,
     /// The first byte that is not blank.
     first: Option<u8>,
+    /// Links to TimeMaps without an interval: pages, if this one has no memento and no page with one.
+    timemaps: Vec<LinkValue>,
+    /// Whether it has mementos, or names pages.
+    has_more: bool,
 }
 
 impl<'a> Reading<'a> {
@@ -99,6 +107,7 @@ impl<'a> Reading<'a> {
             room: limits.bytes,
             found: HashMap::new(),
             timegate: None,
+            original: None,
             seen: HashSet::new(),
             queue: VecDeque::new(),
             pages: 0,
@@ -118,7 +127,10 @@ impl<'a> Reading<'a> {
     async fn ask(&mut self, url: &str, validators: Option<&Validators>) -> Result<Answer> {
         self.pages += 1;
         let patience = Some(self.left().min(self.client.timeout()));
-        self.client.ask(url, &Asked { validators, document: true, patience, ..Asked::default() }).await
+        let accept = Some("application/link-format, application/json;q=0.5, */*;q=0.1");
+        self.client
+            .ask(url, &Asked { validators, accept, aside: true, document: true, patience, ..Asked::default() })
+            .await
     }
 
     /// The validators of the first page; `None` if it is as it was.
@@ -153,48 +165,95 @@ impl<'a> Reading<'a> {
     }
 
     async fn page(&mut self, mut answer: Answer) -> Result<()> {
-        if let Some(coding) = answer.coding() {
-            let problem = "it was not asked for".to_owned();
-            return Err(SourceError::new(&answer.url, Trouble::BadCoding { coding, problem }));
-        }
+        let mut unzip = match answer.coding().as_deref() {
+            None => None,
+            Some("gzip" | "x-gzip") => Some(MultiGzDecoder::new(Vec::new())),
+            Some(coding) => {
+                let (coding, problem) = (coding.to_owned(), "it was not asked for".to_owned());
+                return Err(SourceError::new(&answer.url, Trouble::BadCoding { coding, problem }));
+            }
+        };
         let base = targets::itself(&answer.url);
         let mut seen = Seen::default();
-        let mut splitter = Splitter::default();
+        let (mut splitter, mut json) = (Splitter::default(), Vec::new());
         while let Some(chunk) = answer.chunk().await? {
-            let most = usize::try_from(self.bytes).unwrap_or(usize::MAX).min(chunk.len());
-            self.bytes -= most as u64;
-            // Small pieces, so that few links are held at once.
-            for piece in chunk[..most].chunks(16 << 10) {
+            // Small pieces, so that few links are held at once; a kilobyte unfolds to a megabyte at most.
+            for coded in chunk.chunks(1 << 10) {
+                let unzipped = unzip.as_mut().map(|unzip| decoded(unzip, coded)).transpose();
+                let bad = |error: std::io::Error| {
+                    let trouble = Trouble::BadCoding { coding: "gzip".to_owned(), problem: error.to_string() };
+                    SourceError::new(&answer.url, trouble)
+                };
+                let unzipped = unzipped.map_err(bad)?;
+                let piece = unzipped.as_deref().unwrap_or(coded);
+                let most = usize::try_from(self.bytes).unwrap_or(usize::MAX).min(piece.len());
+                self.bytes -= most as u64;
+                if most < piece.len() {
+                    self.cuts.insert(Cut::Bytes);
+                }
+                let piece = &piece[..most];
                 seen.look(piece);
-                self.links(&base, splitter.push(piece), &mut seen);
+                match seen.is_json() {
+                    true => json.extend_from_slice(piece),
+                    false => self.links(&base, splitter.push(piece), &mut seen),
+                }
             }
-            if most < chunk.len() {
-                self.cuts.insert(Cut::Bytes);
-            }
-            if seen.is_json() || self.cuts.contains(&Cut::Bytes) || self.cuts.contains(&Cut::Mementos) {
+            if self.cuts.contains(&Cut::Bytes) || self.cuts.contains(&Cut::Mementos) {
                 self.lost += splitter.lost;
                 return seen.check(&answer);
             }
         }
+        if seen.is_json() {
+            self.links(&base, json::links(&json), &mut seen);
+            self.follow(&base, &mut seen);
+            return seen.check(&answer);
+        }
         self.lost += splitter.lost;
         let (last, whole) = splitter.finish();
         self.links(&base, last, &mut seen);
+        self.follow(&base, &mut seen);
         seen.check(&answer)?;
         self.open += usize::from(!whole);
         Ok(())
     }
 
+    /// Follows an index of TimeMaps that gives no intervals.
+    fn follow(&mut self, base: &Url, seen: &mut Seen) {
+        for link in std::mem::take(&mut seen.timemaps).iter().filter(|_| !seen.has_more) {
+            self.enqueue(base, link);
+        }
+    }
+
+    /// Whether a link is of another resource than the one whose mementos these are (RFC 8288, 3.2).
+    fn is_of_another(&self, base: &Url, link: &LinkValue) -> bool {
+        let anchor = link.parameter("anchor").and_then(|anchor| targets::resolve(base, anchor));
+        anchor.is_some_and(|anchor| {
+            let is_this = |own: &Url| *own == anchor;
+            !self.original.as_ref().is_none_or(is_this) && anchor != *base
+        })
+    }
+
     fn links(&mut self, base: &Url, links: impl IntoIterator<Item = LinkValue>, seen: &mut Seen) {
         for link in links {
             seen.link |= ["memento", "self", "original", "timegate", "timemap"].iter().any(|rel| link.is(rel));
+            if link.is("original") && self.original.is_none() {
+                self.original = targets::resolve(base, &link.href);
+            }
+            if self.is_of_another(base, &link) {
+                continue;
+            }
             if link.is("memento") {
+                seen.has_more = true;
                 self.memento(base, &link);
             }
             if link.is("timegate") && self.timegate.is_none() {
                 self.timegate = targets::resolve(base, &link.href).map(String::from);
             }
             if names_page(&link) {
+                seen.has_more = true;
                 self.enqueue(base, &link);
+            } else if link.is("timemap") && !link.is("self") && targets::is_link_format(&link) {
+                seen.timemaps.push(link);
             }
         }
     }
@@ -277,6 +336,13 @@ impl<'a> Reading<'a> {
     }
 }
 
+/// What some more bytes of a gzip stream unfold to.
+fn decoded(unzip: &mut MultiGzDecoder<Vec<u8>>, coded: &[u8]) -> std::io::Result<Vec<u8>> {
+    unzip.write_all(coded)?;
+    unzip.flush()?;
+    Ok(std::mem::take(unzip.get_mut()))
+}
+
 /// Whether a link leads to another page of the TimeMap. A TimeMap without a time of its own may be the
 /// same in another format, or that of another archive.
 fn names_page(link: &LinkValue) -> bool {
@@ -302,18 +368,14 @@ impl Seen {
         let media_type = answer.header_values("content-type").next();
         let right = media_type.is_some_and(targets::names_link_format);
         // An archive may know of no memento at all.
-        if self.link && !self.is_json() || right && self.first.is_none() {
+        if self.link || right && self.first.is_none() {
             return Ok(());
         }
         let named = match media_type {
             Some(name) => format!("{:?}", name.chars().take(100).collect::<String>()),
             None => "what has no Content-Type".to_owned(),
         };
-        let json = media_type.is_some_and(|name| name.to_ascii_lowercase().contains("json"));
-        let why = match json || self.is_json() {
-            true => format!("{named} is no TimeMap in link format, and JSON TimeMaps are not read"),
-            false => format!("{named} is no TimeMap in link format (application/link-format is)"),
-        };
+        let why = format!("{named} is no TimeMap, neither in link format (application/link-format) nor as JSON");
         Err(SourceError::new(&answer.url, Trouble::Nowhere(why)))
     }
 }

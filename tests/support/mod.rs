@@ -396,6 +396,11 @@ pub fn shell(command: &str) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
+/// Runs a shell command, and says whether it succeeded.
+pub fn run_shell(command: &str) -> bool {
+    Command::new("bash").args(["-c", command]).output().expect("bash").status.success()
+}
+
 /// The value of an extended attribute.
 pub fn xattr(path: &Path, name: &str) -> Option<String> {
     let mut buffer = vec![0; 65_536];

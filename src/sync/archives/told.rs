@@ -9,8 +9,9 @@ use crate::catalog::{Feed, Record};
 use crate::document::{Capability, Change, Datetime, Entry, Facts, Warnings};
 use crate::path::Mapper;
 use crate::sync::attach::Attacher;
-use crate::sync::lists::{self, Budget, Spooled};
+use crate::sync::lists::{self, Budget};
 use crate::sync::order::{self, Broken, Survey, Unsurveyed};
+use crate::sync::spooled::Spooled;
 use crate::sync::status::Status;
 use crate::sync::{Engine, SyncError};
 
@@ -85,12 +86,11 @@ fn list_into(
     giver: &mut Giver,
 ) -> Result<Option<String>, SyncError> {
     let url = &document.row.url;
-    let file = std::fs::File::open(&document.path).map_err(|error| SyncError::Cache(format!("{url}: {error}")))?;
-    let mut reader = match document.reader(&file, url) {
+    let mut reader = match document.entries(url) {
         Ok(reader) => reader,
         Err(error) => return Ok(Some(error.to_string())),
     };
-    let at = document.row.at.unwrap_or_else(Datetime::now);
+    let at = document.at().unwrap_or_else(Datetime::now);
     let budget = Budget::new(&document.bounds);
     let broken = loop {
         let entry = match reader.next() {
@@ -145,7 +145,7 @@ pub(super) async fn survey(document: Spooled, engine: &Engine) -> Result<(Change
         if survey.unusable().is_none() {
             let mut skipped = Warnings::default();
             let looked = order::each(&document, &survey, &store, &mut skipped, |entry, warnings| {
-                match moment(&Facts::of_entry(&entry, warnings), &survey) {
+                match moment(&Facts::of_entry(&entry, warnings), &document) {
                     Some(moment) if moment <= now => moments.push(moment.nanos()),
                     _ => timeless += 1,
                 }
@@ -164,8 +164,8 @@ pub(super) async fn survey(document: Spooled, engine: &Engine) -> Result<(Change
 }
 
 /// When a change happened, if it is told.
-fn moment(facts: &Facts, survey: &Survey) -> Option<Datetime> {
-    facts.datetime.or(facts.lastmod.filter(|_| survey.by_lastmod))
+fn moment(facts: &Facts, document: &Spooled) -> Option<Datetime> {
+    facts.datetime.or(facts.lastmod.filter(|_| document.about.by_lastmod))
 }
 
 impl Changes {
@@ -197,7 +197,7 @@ impl Changes {
             let mut warnings = Warnings::default();
             let read = order::each(&document, &survey, &store, &mut warnings, |entry, warnings| {
                 let facts = Facts::of_entry(&entry, warnings);
-                let Some(moment) = moment(&facts, &survey).filter(|moment| (from..until).contains(moment)) else {
+                let Some(moment) = moment(&facts, &document).filter(|moment| (from..until).contains(moment)) else {
                     return Ok(());
                 };
                 let Some(mut record) = lists::record(&mapper, &document, &entry, &facts, moment, warnings) else {

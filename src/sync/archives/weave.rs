@@ -13,7 +13,8 @@ use crate::document::{Capability, Datetime};
 use crate::source::SourceError;
 use crate::sync::attach::Attacher;
 use crate::sync::dumps::{self, Offered, Reading};
-use crate::sync::lists::{self, Spooled};
+use crate::sync::lists;
+use crate::sync::spooled::Spooled;
 use crate::sync::{Engine, SyncError};
 
 /// How many changes are written in one step.

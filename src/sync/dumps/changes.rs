@@ -7,7 +7,8 @@ use super::{Dump, Fit, Listed, Reading, enter, fits, forget, packages_of, read};
 use crate::catalog::SetRow;
 use crate::document::{Capability, Datetime};
 use crate::source::{SourceError, Trouble};
-use crate::sync::lists::{Lists, Spooled};
+use crate::sync::lists::Lists;
+use crate::sync::spooled::Spooled;
 use crate::sync::{Engine, SyncError};
 
 /// Packages of changes, from the oldest to the newest.

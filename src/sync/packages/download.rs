@@ -292,7 +292,7 @@ impl Packages {
         let total = notes.total.unwrap_or(0);
         let disk = |error: std::io::Error| SourceError::new(&package.url, Trouble::Disk(error.to_string()));
         package.file.set_len(total).map_err(disk)?;
-        let expected = Expected { length: row.length, hashes: row.hashes.clone(), encoding: None };
+        let expected = Expected { length: row.length, hashes: row.hashes.clone(), encoding: None, media: None };
         let verdict = if expected.hashes.is_empty() {
             match expected.length.filter(|length| *length != total) {
                 Some(expected) => Err(Trouble::WrongLength { got: total, expected }),

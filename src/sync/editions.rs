@@ -1,0 +1,113 @@
+//! Whether the documents of a list are of one edition: parts of two editions never delete anything.
+//!
+//! A publisher rewrites an index and its parts one after the other, and a cache may keep some of them longer than others. An
+//! entry that moved from one part to another is then in neither of the two that were read.
+
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use sha2::{Digest as _, Sha256};
+
+use super::lists::{Bringer, Got, Lists, Named};
+use super::spooled::{Spooled, digest_entry};
+use crate::catalog::DocumentRow;
+use crate::document::{Datetime, Facts};
+use crate::source::{SourceError, Trouble, Validators};
+
+/// A time that is less than this away from the time of the answer is that of the request: it tells no edition from another.
+const OF_THE_REQUEST: Duration = Duration::from_secs(5);
+
+/// A part may give the time at which it was begun, and its index that at which it was written: so much lies between them.
+const TIME_TO_WRITE: i64 = 600_000_000_000;
+
+/// Adds what an index says of a part to the digest of its entries.
+pub(super) fn digest_part(hasher: &mut Sha256, url: &str, facts: &Facts, date: Datetime) {
+    let of_the_request = i64::try_from(OF_THE_REQUEST.as_nanos()).unwrap_or(i64::MAX);
+    hasher.update(url);
+    for time in [facts.at, facts.completed, facts.lastmod] {
+        let time = time.filter(|time| time.nanos().abs_diff(date.nanos()) > of_the_request.unsigned_abs());
+        hasher.update(time.map_or(0, Datetime::nanos).to_le_bytes());
+    }
+    hasher.update([0]);
+}
+
+/// Why documents that were just downloaded are of different editions: their index, or one of them, has changed since, or is
+/// older than its index says. `None` if they are of one edition, as far as can be seen.
+pub(super) async fn mixed(bringer: &Bringer, lists: &Lists, named: &Named) -> Option<SourceError> {
+    let differs = |url: &str, why: &str| Some(SourceError::new(url, Trouble::Mixed(why.to_owned())));
+    for (url, before) in &named.indexes {
+        match bringer.get(url, 0, None).await {
+            Ok(Got::Index { digest, .. }) if digest == *before => {}
+            Ok(_) => return differs(url, "the index has changed while its parts were read"),
+            Err(error) => return Some(error),
+        }
+    }
+    let rows = || lists.read.iter().map(|document| &document.row).chain(&lists.unchanged);
+    if lists.read.is_empty() || rows().count() < 2 {
+        return None;
+    }
+    let is_earlier = |(own, named): (Datetime, Datetime)| own.nanos().saturating_add(TIME_TO_WRITE) < named.nanos();
+    let own_at = |row: &DocumentRow| row.at.zip(named.at.get(&row.url).copied());
+    if let Some(row) = rows().find(|row| own_at(row).is_some_and(is_earlier)) {
+        return differs(
+            &row.url,
+            "its `at` is earlier than the index says: a cache may have kept an edition before it",
+        );
+    }
+    if rows().all(|row| own_at(row).is_some_and(|(own, named)| own == named)) {
+        return None;
+    }
+    let checks: Vec<_> = rows().cloned().map(|row| check(bringer.clone(), row)).collect();
+    let mut checks = futures_util::stream::iter(checks).buffer_unordered(bringer.client.connections());
+    while let Some((url, now)) = checks.next().await {
+        match now {
+            Ok(Now::Same) => {}
+            Ok(Now::Other(now)) => {
+                let before = lists.read.iter().find(|document| document.row.url == url);
+                if before.is_none_or(|before| digest(before) != digest(&now)) {
+                    return differs(&url, "it has changed while the other parts were read");
+                }
+            }
+            Err(error) => return Some(error),
+        }
+    }
+    None
+}
+
+/// What a document is now.
+enum Now {
+    /// As it was a moment ago.
+    Same,
+    /// Another, as far as its server tells; or its server does not tell.
+    Other(Box<Spooled>),
+}
+
+/// Asks for a document once more.
+async fn check(bringer: Bringer, row: DocumentRow) -> (String, Result<Now, SourceError>) {
+    let now = ask_again(&bringer, &row).await;
+    (row.url, now)
+}
+
+async fn ask_again(bringer: &Bringer, row: &DocumentRow) -> Result<Now, SourceError> {
+    let known = Validators { etag: row.etag.clone(), last_modified: row.last_modified.clone(), settled: false };
+    let conditional = Some(&known).filter(|known| **known != Validators::default());
+    let Some(body) = bringer.spool(&row.url, conditional, false).await? else { return Ok(Now::Same) };
+    if known.etag.is_some() && known.etag == body.validators.etag {
+        return Ok(Now::Same);
+    }
+    match bringer.inspect(body, &row.url, 1).await? {
+        Got::List(now) => Ok(Now::Other(now)),
+        _ => Err(SourceError::new(&row.url, Trouble::Mixed("it was a list, and is an index now".to_owned()))),
+    }
+}
+
+/// Of all entries, as far as it can be read.
+fn digest(document: &Spooled) -> [u8; 32] {
+    let mut hasher = Sha256::new();
+    if let Ok(mut entries) = document.entries(&document.row.url) {
+        while let Ok(Some(entry)) = entries.next() {
+            digest_entry(&mut hasher, &entry);
+        }
+    }
+    hasher.finalize().into()
+}

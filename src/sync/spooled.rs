@@ -1,0 +1,202 @@
+//! A document that was downloaded into the spool, with its further pages, and its entries in document order.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+use tempfile::TempPath;
+use url::Url;
+
+use super::packages::Package;
+use crate::bounds::Bounds;
+use crate::catalog::DocumentRow;
+use crate::document::{Attributes, Datetime, DocumentError, Entry, Facts, Head, Limits, Reader, Warnings};
+
+/// A document that lies in the spool.
+#[derive(Debug)]
+pub(super) struct Spooled {
+    pub(super) row: DocumentRow,
+    /// The URL that it was downloaded from: the base of its relative references.
+    pub(super) base: Url,
+    /// Its file, which is deleted with this.
+    pub(super) path: TempPath,
+    /// The further pages of a Change List (`rs:ln rel="next"`), in their order.
+    pub(super) pages: Vec<Page>,
+    /// The encoding that its server names (the `charset` of `Content-Type`).
+    pub(super) charset: Option<String>,
+    /// When the server answered.
+    pub(super) date: Datetime,
+    /// The `at` of the index that names it, or of the page before it.
+    pub(super) inherited_at: Option<Datetime>,
+    /// The package that it is the manifest of, where that can be read from.
+    pub(super) package: Option<Arc<Package>>,
+    pub(super) about: About,
+    /// The limits on what is read of it.
+    pub(super) bounds: Bounds,
+    /// The media type of alternates that represent their resources (`prefer=`).
+    pub(super) prefer: Option<Arc<str>>,
+}
+
+/// A further page of a document.
+#[derive(Debug)]
+pub(super) struct Page {
+    pub(super) path: TempPath,
+    pub(super) charset: Option<String>,
+    pub(super) base: Url,
+}
+
+impl Spooled {
+    /// Opens it. `name` names it in errors.
+    ///
+    /// # Errors
+    /// As [`Reader::open`], and if its file cannot be opened.
+    pub(super) fn entries(&self, name: &str) -> Result<Entries<'_>, DocumentError> {
+        let reader = open(&self.path, self.charset.as_deref(), name, &self.bounds)?;
+        Ok(Entries { document: self, name: name.to_owned(), reader, page: 0, consumed: 0 })
+    }
+
+    /// When its snapshot began: its own `at`, else that of the index that names it.
+    pub(super) fn at(&self) -> Option<Datetime> {
+        self.row.at.or(self.inherited_at)
+    }
+
+    /// Appends the pages of `next`, which continues it.
+    pub(super) fn append(&mut self, next: Self) {
+        self.pages.push(Page { path: next.path, charset: next.charset, base: next.base });
+        self.pages.extend(next.pages);
+        self.about.next = next.about.next;
+        self.about.until = self.about.until.or(next.about.until);
+        self.about.announced = self.about.announced.or(next.about.announced);
+        self.about.oldest = [self.about.oldest, next.about.oldest].into_iter().flatten().min();
+        // Whether a page after the first has changed, the validators of the first do not say.
+        (self.row.etag, self.row.last_modified) = (None, None);
+    }
+}
+
+fn open(path: &Path, charset: Option<&str>, name: &str, bounds: &Bounds) -> Result<Reader<'static>, DocumentError> {
+    let failed = |error: std::io::Error| DocumentError {
+        url: name.to_owned(),
+        line: 1,
+        column: 1,
+        problem: format!("opening its downloaded copy: {error}"),
+    };
+    Reader::open_in(charset, File::open(path).map_err(failed)?, name, Limits::of(bounds))
+}
+
+/// The entries of a document, page after page. Relative references of links are resolved against the page they are in.
+pub(super) struct Entries<'d> {
+    document: &'d Spooled,
+    name: String,
+    reader: Reader<'static>,
+    /// The number of further pages that were opened.
+    page: usize,
+    /// The bytes of the pages before this one.
+    consumed: u64,
+}
+
+impl Entries<'_> {
+    /// The next entry; `None` at the end of a document that is whole.
+    ///
+    /// # Errors
+    /// As [`Reader::next`], and if the next page cannot be opened. Nothing follows an error.
+    #[allow(clippy::should_implement_trait, reason = "an error ends the document; an iterator would go on")]
+    pub(super) fn next(&mut self) -> Result<Option<Entry>, DocumentError> {
+        loop {
+            if let Some(entry) = self.reader.next()? {
+                return Ok(Some(entry.resolved(self.base())));
+            }
+            let Some(page) = self.document.pages.get(self.page) else { return Ok(None) };
+            let mut next = open(&page.path, page.charset.as_deref(), &self.name, &self.document.bounds)?;
+            self.page += 1;
+            self.consumed += self.reader.consumed();
+            let mut warnings = std::mem::take(self.reader.warnings_mut());
+            warnings.append(std::mem::take(next.warnings_mut()));
+            *next.warnings_mut() = warnings;
+            self.reader = next;
+        }
+    }
+
+    /// The base of relative references in the page that the last entry is from.
+    fn base(&self) -> &Url {
+        match self.page {
+            0 => &self.document.base,
+            page => self.document.pages.get(page - 1).map_or(&self.document.base, |page| &page.base),
+        }
+    }
+
+    /// What was tolerated so far.
+    pub(super) fn warnings(&self) -> &Warnings {
+        self.reader.warnings()
+    }
+
+    /// The place for warnings that a typed reading adds.
+    pub(super) fn warnings_mut(&mut self) -> &mut Warnings {
+        self.reader.warnings_mut()
+    }
+
+    /// How many bytes were read, as decompressed.
+    pub(super) fn consumed(&self) -> u64 {
+        self.consumed + self.reader.consumed()
+    }
+}
+
+/// Adds all that an entry says to a digest.
+pub(super) fn digest_entry(hasher: &mut Sha256, entry: &Entry) {
+    let mut add = |text: &str| {
+        hasher.update((text.len() as u64).to_le_bytes());
+        hasher.update(text);
+    };
+    add(&entry.loc);
+    add(entry.lastmod.as_deref().unwrap_or_default());
+    let mut pairs = |attributes: &Attributes| {
+        attributes.iter().for_each(|(name, value)| {
+            add(name);
+            add(value);
+        });
+        add("");
+    };
+    pairs(&entry.md);
+    entry.links.iter().for_each(|link| pairs(&link.0));
+}
+
+/// The metadata of a document: its root `rs:md` and `rs:ln`.
+#[derive(Clone, Debug, Default)]
+pub(super) struct About {
+    /// The beginning of the interval whose changes it lists.
+    pub(super) from: Option<Datetime>,
+    /// The end of that interval; `None` while it is open.
+    pub(super) until: Option<Datetime>,
+    /// The end as the document gives it: one that lies at the time of the request closes nothing.
+    pub(super) announced: Option<Datetime>,
+    /// The index that it belongs to (core 12.1).
+    pub(super) index: Option<String>,
+    /// The Capability List.
+    pub(super) up: Option<String>,
+    /// The page that continues it.
+    pub(super) next: Option<String>,
+    /// The document with the changes before those of this one (0.1, 6.1).
+    pub(super) prev: Option<String>,
+    /// The time of its oldest change, where it gives no interval and `lastmod` is when a change happened.
+    pub(super) oldest: Option<Datetime>,
+    /// Whether `lastmod` is when a change happened.
+    pub(super) by_lastmod: bool,
+}
+
+impl About {
+    /// Reads the head of a document that was downloaded from `base`.
+    pub(super) fn of(head: &Head, facts: &Facts, base: &Url) -> Self {
+        let absolute = |link: Option<&str>| link.and_then(|href| base.join(href).ok()).map(String::from);
+        Self {
+            from: facts.from,
+            until: facts.until,
+            announced: facts.until,
+            index: absolute(head.index()),
+            up: absolute(head.above()),
+            next: absolute(head.link("next")).filter(|next| *next != base.as_str()),
+            prev: absolute(head.before()),
+            oldest: None,
+            by_lastmod: head.changes_by_lastmod(),
+        }
+    }
+}

@@ -1,0 +1,837 @@
+//! Sources are followed as they are: lists that close, move, slide, repeat themselves, and say less than the specification asks
+//! for. The state is `complete` only where nothing is missing.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics has failed")]
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use support::changes::{Source, agrees, at, change, change_list, interval, link, mounted, told};
+use support::server::{Reply, Server};
+use support::{Mirror, capability, document, entry, entry_of, facts_of, resource_list};
+
+/// A change with `lastmod`, and without `datetime`.
+fn modified(url: &str, kind: &str, second: u64, bytes: &[u8]) -> String {
+    let facts = if kind == "deleted" { String::new() } else { facts_of(bytes) };
+    format!("<url><loc>{url}</loc><lastmod>{}</lastmod><rs:md change=\"{kind}\" {facts}/></url>\n", at(second))
+}
+
+/// A change without any time.
+fn undated(url: &str, kind: &str, bytes: &[u8]) -> String {
+    let facts = if kind == "deleted" { String::new() } else { facts_of(bytes) };
+    change(url, kind, &facts)
+}
+
+/// The Capability List names these documents.
+fn offers(source: &Source, documents: &[(&str, &str)]) {
+    let entries: String = documents.iter().map(|(path, name)| capability(&source.url(path), name)).collect();
+    source.server.file("/capabilitylist.xml", document("capabilitylist", "", "", &entries));
+}
+
+/// An index of lists, each with what its `rs:md` says.
+fn index(source: &Source, name: &str, md: &str, links: &str, lists: &[(&str, String)]) -> String {
+    let entries: String =
+        lists.iter().map(|(path, md)| entry(&source.url(path), md).replace("url>", "sitemap>")).collect();
+    document(name, md, links, &entries).replace("urlset", "sitemapindex")
+}
+
+fn state(mirror: &Mirror) -> String {
+    mirror.status()["state"].as_str().unwrap_or_default().to_owned()
+}
+
+fn is_complete(mirror: &Mirror) {
+    let status = mirror.status();
+    assert_eq!(status["state"], "complete", "{status:#}");
+}
+
+/// A mount that polls every second, and has what the Source has.
+fn polling(source: &Source, more: &str) -> Mirror {
+    let mirror = Mirror::mount(&source.url("/"), &format!("poll=1{more}"));
+    agrees(&mirror, source);
+    mirror
+}
+
+/// Waits until a file has this content, or is gone.
+fn shows(mirror: &Mirror, path: &str, content: Option<&[u8]>) {
+    mirror.wait(path, |_| mirror.read(path).ok().as_deref() == content);
+}
+
+#[test]
+fn a_closed_change_list_index_leads_to_what_the_capability_list_names() {
+    for closed_list in [false, true] {
+        let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+        let up = link("up", &source.url("/capabilitylist.xml"));
+        let first = source.does("created", "/b", 5, "b");
+        let beside = link("index", &source.url("/index.xml"));
+        source.server.file("/one.xml", change_list(Some(0), Some(20), &beside, &first));
+        let lists = [("/one.xml", interval(Some(0), Some(20)))];
+        source.server.file("/index.xml", index(&source, "changelist", &interval(Some(0), Some(20)), &up, &lists));
+        let root = if closed_list { "/one.xml" } else { "/index.xml" };
+        offers(&source, &[("/resourcelist.xml", "resourcelist"), (root, "changelist")]);
+        let mirror = polling(&source, "");
+        let second = source.does("updated", "/a", 25, "a, later");
+        source.server.file("/two.xml", change_list(Some(20), None, &up, &second));
+        offers(&source, &[("/resourcelist.xml", "resourcelist"), ("/two.xml", "changelist")]);
+        shows(&mirror, "a", Some(b"a, later"));
+        agrees(&mirror, &source);
+        is_complete(&mirror);
+    }
+}
+
+#[test]
+fn refresh_starts_from_the_top() {
+    let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+    source.changes("");
+    let mirror = mounted(&source);
+    // The feed is replaced by another, and stays where it was, as it was.
+    let entries = source.does("updated", "/a", 20, "a, later");
+    source.server.file("/other.xml", change_list(Some(0), None, "", &entries));
+    offers(&source, &[("/resourcelist.xml", "resourcelist"), ("/other.xml", "changelist")]);
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    is_complete(&mirror);
+}
+
+/// An index of two parts; `/d` moves from the second to the first.
+fn two_parts(source: &Source, index_md: &str) {
+    let lists = [("/one.xml", index_md.to_owned()), ("/two.xml", index_md.to_owned())];
+    let md = format!("at=\"{}\"", at(0));
+    source.server.file("/resourcelist.xml", index(source, "resourcelist", &md, "", &lists));
+}
+
+fn part(source: &Source, second: u64, paths: &[&str]) -> String {
+    let entries: String =
+        paths.iter().map(|path| entry_of(&source.url(path), path.trim_start_matches('/').as_bytes())).collect();
+    resource_list(&at(second), &entries)
+}
+
+#[test]
+fn parts_of_two_editions_never_delete() {
+    let source = Source::start(&[("/a", "a"), ("/b", "b"), ("/c", "c"), ("/d", "d")], &[]);
+    two_parts(&source, "");
+    source.server.file("/one.xml", part(&source, 0, &["/a", "/b"]));
+    source.server.file("/two.xml", part(&source, 0, &["/c", "/d"]));
+    let mirror = mounted(&source);
+    // The first part is rewritten while the second one is read. The index stays as it is.
+    let (before, after) = (part(&source, 0, &["/a", "/b"]), part(&source, 50, &["/a", "/b", "/d"]));
+    let rewritten = Arc::new(AtomicBool::new(false));
+    let own = Arc::clone(&rewritten);
+    source.server.on("/one.xml", move |request| {
+        Reply::good(request, if own.load(Ordering::SeqCst) { after.as_bytes() } else { before.as_bytes() })
+    });
+    let second = part(&source, 50, &["/c"]);
+    source.server.on("/two.xml", move |request| {
+        // The first part has been asked for by then.
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        rewritten.store(true, Ordering::SeqCst);
+        Reply::good(request, second.as_bytes())
+    });
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    is_complete(&mirror);
+}
+
+#[test]
+fn a_part_that_is_older_than_its_index_says_never_deletes() {
+    let source = Source::start(&[("/a", "a"), ("/b", "b"), ("/c", "c"), ("/d", "d")], &[]);
+    two_parts(&source, &format!("at=\"{}\"", at(0)));
+    source.server.file("/one.xml", part(&source, 0, &["/a", "/b"]));
+    source.server.file("/two.xml", part(&source, 0, &["/c", "/d"]));
+    let mirror = mounted(&source);
+    // A cache keeps the first part.
+    two_parts(&source, &format!("at=\"{}\"", at(3600)));
+    source.server.file("/two.xml", part(&source, 3600, &["/c"]));
+    let _ = mirror.refresh();
+    agrees(&mirror, &source);
+    assert_eq!(state(&mirror), "partial");
+    assert!(mirror.errors().contains("one.xml"), "{}", mirror.errors());
+    // It gives the time at which it was begun, the index the one at which it was written.
+    source.server.file("/one.xml", part(&source, 3590, &["/a", "/b", "/d"]));
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    is_complete(&mirror);
+}
+
+#[test]
+fn lastmod_never_sorts() {
+    let mut source = Source::start(&[("/k", "k")], &["changelist"]);
+    let mirror = {
+        source.changes("");
+        mounted(&source)
+    };
+    let entries = [
+        modified(&source.url("/a"), "created", 4 * 3600, b"a, first"),
+        modified(&source.url("/b"), "created", 5 * 3600, b"b"),
+        // A file that was restored, with the time that it had.
+        modified(&source.url("/a"), "updated", 2 * 3600, b"a, restored"),
+        modified(&source.url("/b"), "deleted", 3 * 3600, b""),
+    ];
+    source.put("/a", b"a, restored");
+    source.changes(&entries.concat());
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    is_complete(&mirror);
+}
+
+#[test]
+fn an_entry_outside_the_interval_does_not_turn_a_list_around() {
+    let mut source = Source::start(&[("/a", "a"), ("/d", "d")], &["changelist"]);
+    source.list(10);
+    source.server.file("/changelist.xml", change_list(Some(10), None, "", ""));
+    let mirror = mounted(&source);
+    let entries = told(&source.url("/a"), "updated", 20, b"a, first")
+        + &undated(&source.url("/a"), "updated", b"a, second")
+        + &told(&source.url("/d"), "updated", 5, b"d");
+    source.put("/a", b"a, second");
+    source.server.file("/changelist.xml", change_list(Some(10), None, "", &entries));
+    mirror.refreshed();
+    agrees(&mirror, &source);
+}
+
+/// A Resource List of pages, each of one resource.
+fn pages(source: &Source, second: u64, paths: &[&str]) {
+    for (number, path) in paths.iter().enumerate() {
+        let next = match number + 1 < paths.len() {
+            true => link("next", &source.url(&format!("/page{}.xml", number + 1))),
+            false => String::new(),
+        };
+        let name = if number == 0 { "/resourcelist.xml".to_owned() } else { format!("/page{number}.xml") };
+        let body = entry_of(&source.url(path), &source.now[*path]);
+        source.server.file(&name, document("resourcelist", &format!("at=\"{}\"", at(second)), &next, &body));
+    }
+}
+
+#[test]
+fn pages_are_one_list() {
+    let mut source = Source::start(&[("/a", "a"), ("/b", "b"), ("/c", "c"), ("/d", "d")], &[]);
+    pages(&source, 0, &["/a", "/b", "/c", "/d"]);
+    let mirror = mounted(&source);
+    // Only a later page changes.
+    source.put("/c", b"c, later");
+    pages(&source, 10, &["/a", "/b", "/c", "/d"]);
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    is_complete(&mirror);
+    // A page that cannot be read: what is on it, and behind it, stays.
+    source.server.on("/page2.xml", |_| Reply::status(404));
+    let _ = mirror.refresh();
+    agrees(&mirror, &source);
+    assert_eq!(state(&mirror), "partial");
+    source.remove("/d");
+    pages(&source, 20, &["/a", "/b", "/c"]);
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    is_complete(&mirror);
+}
+
+#[test]
+fn pages_are_one_change_list() {
+    let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+    source.changes("");
+    let mirror = mounted(&source);
+    // Newest first, over two pages.
+    let old = source.does("created", "/b", 10, "b");
+    let new = source.does("deleted", "/b", 20, "") + &source.does("updated", "/a", 15, "a, later");
+    let next = link("next", &source.url("/page1.xml"));
+    source.server.file("/changelist.xml", change_list(Some(0), None, &next, &new));
+    source.server.file("/page1.xml", change_list(Some(0), None, "", &old));
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    // Later the second page alone grows.
+    let late = source.does("created", "/c", 30, "c");
+    source.server.file("/page1.xml", change_list(Some(0), None, "", &(old + &late)));
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    is_complete(&mirror);
+}
+
+#[test]
+fn an_interval_that_moves_with_the_request_is_that_of_an_open_list() {
+    let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+    let now = jiff::Timestamp::now();
+    source.server.file("/resourcelist.xml", resource_list(&now.to_string(), &entry_of(&source.url("/a"), b"a")));
+    let serve = |source: &Source, entries: String| {
+        source.server.on("/changelist.xml", move |_| {
+            let now = jiff::Timestamp::now();
+            let from = now - jiff::SignedDuration::from_hours(720);
+            Reply::ok(document("changelist", &format!("from=\"{from}\" until=\"{now}\""), "", &entries))
+        });
+    };
+    serve(&source, String::new());
+    let mirror = mounted(&source);
+    let dated = |path: &str, body: &[u8]| {
+        let moment = now + jiff::SignedDuration::from_millis(1);
+        change(&source.url(path), "updated", &format!("datetime=\"{moment}\" {}", facts_of(body)))
+    };
+    mirror.refreshed();
+    // A change that happened before the last request, and is listed after it.
+    let entries = dated("/a", b"a, later");
+    source.put("/a", b"a, later");
+    serve(&source, entries);
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    let status = mirror.status();
+    assert_eq!(status["state"], "complete", "{status:#}");
+    let cursor: jiff::Timestamp = status["sets"][0]["cursor"].as_str().unwrap().parse().unwrap();
+    assert!(cursor <= now + jiff::SignedDuration::from_millis(2), "{cursor} is that of a request");
+}
+
+#[test]
+fn a_part_without_a_time_has_that_of_its_index() {
+    let mut source = Source::start(&[("/a", "a"), ("/b", "b")], &["changelist"]);
+    let lists = [("/one.xml", String::new()), ("/two.xml", String::new())];
+    let md = format!("at=\"{}\"", at(10));
+    source.server.file("/resourcelist.xml", index(&source, "resourcelist", &md, "", &lists));
+    source.server.file("/one.xml", document("resourcelist", "", "", &entry_of(&source.url("/a"), b"a")));
+    source.server.file("/two.xml", document("resourcelist", "", "", &entry_of(&source.url("/b"), b"b")));
+    source.server.file("/changelist.xml", change_list(Some(10), None, "", ""));
+    let mirror = mounted(&source);
+    assert_eq!(mirror.status()["sets"][0]["cursor"], at(10));
+    // What happened between 10 and 15 is not known.
+    let entries = source.does("updated", "/b", 20, "b, later");
+    source.server.file("/other.xml", change_list(Some(15), None, "", &entries));
+    let fresh = Mirror::prepare(&source.url("/"), "poll=0");
+    offers(&source, &[("/resourcelist.xml", "resourcelist"), ("/other.xml", "changelist")]);
+    assert!(fresh.try_mount().status.success());
+    assert_eq!(state(&fresh), "gap");
+}
+
+#[test]
+fn a_deletion_counts_whichever_change_list_is_read_first() {
+    for deleting in ["/one.xml", "/two.xml"] {
+        let mut source = Source::start(&[("/a", "a")], &[]);
+        offers(
+            &source,
+            &[("/resourcelist.xml", "resourcelist"), ("/one.xml", "changelist"), ("/two.xml", "changelist")],
+        );
+        source.server.file("/one.xml", change_list(Some(0), None, "", ""));
+        source.server.file("/two.xml", change_list(Some(0), None, "", ""));
+        let mirror = mounted(&source);
+        let creation = source.does("created", "/b", 20, "b");
+        let deletion = source.does("deleted", "/b", 30, "");
+        let creating = if deleting == "/one.xml" { "/two.xml" } else { "/one.xml" };
+        source.server.file(deleting, change_list(Some(0), None, "", &deletion));
+        source.server.file(creating, change_list(Some(0), None, "", &creation));
+        mirror.refreshed();
+        agrees(&mirror, &source);
+        is_complete(&mirror);
+    }
+}
+
+#[test]
+fn a_window_of_undated_changes_that_slides_makes_no_versions() {
+    let mut source = Source::start(&[("/a", "a"), ("/b", "b"), ("/c", "c")], &["changelist"]);
+    source.changes("");
+    let mirror = mounted(&source);
+    let mut entries: Vec<String> = Vec::new();
+    let mut happened = 0;
+    for round in 0..8 {
+        let (path, body) = (["/a", "/b", "/c"][round % 3], format!("at {round}"));
+        source.put(path, body.as_bytes());
+        entries.push(undated(&source.url(path), "updated", body.as_bytes()));
+        happened += 1;
+        let window = &entries[entries.len().saturating_sub(4)..];
+        source.server.file("/changelist.xml", document("changelist", "", "", &window.concat()));
+        mirror.refreshed();
+        agrees(&mirror, &source);
+        assert_eq!(mirror.count("SELECT count(*) FROM version"), 3 + happened);
+    }
+    is_complete(&mirror);
+}
+
+#[test]
+fn a_capability_in_another_case_is_that_capability() {
+    let source = Source::start(&[("/a", "a")], &[]);
+    source.server.file(
+        "/resourcelist.xml",
+        document("resourceList", &format!("at=\"{}\"", at(0)), "", &entry_of(&source.url("/a"), b"a")),
+    );
+    offers(&source, &[("/resourcelist.xml", "resourceList")]);
+    let mirror = mounted(&source);
+    let warnings = mirror.status()["warnings"].to_string();
+    assert!(warnings.contains("resourceList"), "{warnings}");
+}
+
+#[test]
+fn root_metadata_that_cannot_be_read_or_stands_at_the_end_is_not_lost() {
+    let source = Source::start(&[("/a", "a")], &[]);
+    let entries = entry_of(&source.url("/a"), b"a");
+    source.server.file("/resourcelist.xml", document("resourcelist", "at=\"last Tuesday\"", "", &entries));
+    let mirror = mounted(&source);
+    let warnings = mirror.status()["warnings"].to_string();
+    assert!(warnings.contains("last Tuesday"), "{warnings}");
+    // The same in a list that has it after its entries.
+    let md = format!("<rs:md capability=\"resourcelist\" at=\"{}\"/>", at(7));
+    let list = document("resourcelist", "", "", &entries).replace("<rs:md capability=\"resourcelist\" />\n", "");
+    source.server.file("/resourcelist.xml", list.replace("</urlset>", &format!("{md}</urlset>")));
+    mirror.refreshed();
+    let status = mirror.status();
+    assert_eq!(status["sets"][0]["at"], at(7), "{status:#}");
+}
+
+#[test]
+fn a_second_list_that_begins_while_the_first_stays_open_is_found() {
+    let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+    let first = source.does("created", "/b", 5, "b");
+    source.changes(&first);
+    let mirror = polling(&source, "");
+    // The first list is full: it stays open, and links to an index.
+    let beside = link("index", &source.url("/index.xml"));
+    let second = source.does("updated", "/a", 25, "a, later");
+    source.server.file("/two.xml", change_list(Some(10), None, &beside, &second));
+    let lists = [("/changelist.xml", interval(Some(0), None)), ("/two.xml", interval(Some(10), None))];
+    source.server.file("/index.xml", index(&source, "changelist", &interval(Some(0), None), "", &lists));
+    source.server.file("/changelist.xml", change_list(Some(0), None, &beside, &first));
+    shows(&mirror, "a", Some(b"a, later"));
+    // And a third.
+    let third = source.does("updated", "/b", 45, "b, later");
+    source.server.file("/three.xml", change_list(Some(40), None, &beside, &third));
+    let more = [lists[0].clone(), lists[1].clone(), ("/three.xml", interval(Some(40), None))];
+    source.server.file("/index.xml", index(&source, "changelist", &interval(Some(0), None), "", &more));
+    shows(&mirror, "b", Some(b"b, later"));
+    agrees(&mirror, &source);
+    is_complete(&mirror);
+}
+
+#[test]
+fn a_deletion_that_is_never_reported_is_noticed_by_the_lists() {
+    let mut source = Source::start(&[("/a", "a"), ("/b", "b"), ("/c", "c")], &["changelist"]);
+    source.changes("");
+    let mirror = polling(&source, ",relist=2s");
+    source.remove("/b");
+    source.list(30);
+    shows(&mirror, "b", None);
+    agrees(&mirror, &source);
+    is_complete(&mirror);
+}
+
+#[test]
+fn a_deletion_of_an_unknown_uri_has_the_lists_read() {
+    let mut source = Source::start(&[("/a", "a"), ("/b", "b"), ("/c", "c")], &["changelist"]);
+    source.changes("");
+    let mirror = mounted(&source);
+    source.remove("/b");
+    source.list(30);
+    source.changes(&told(&source.url("/handle/b"), "deleted", 20, b""));
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    is_complete(&mirror);
+}
+
+#[test]
+fn a_list_without_a_beginning_that_shares_nothing_with_its_last_edition_is_a_gap() {
+    let mut source = Source::start(&[("/a", "a"), ("/b", "b"), ("/c", "c")], &["changelist"]);
+    let publish = |source: &Source, entries: &str| {
+        source.server.file("/changelist.xml", document("changelist", "", "", entries));
+    };
+    source.put("/a", b"a, second");
+    publish(&source, &undated(&source.url("/a"), "updated", b"a, second"));
+    let mirror = mounted(&source);
+    // An edition that was missed had a change of another resource.
+    source.put("/b", b"b, second");
+    source.put("/c", b"c, second");
+    publish(&source, &undated(&source.url("/c"), "updated", b"c, second"));
+    mirror.refreshed();
+    let status = mirror.status();
+    assert_eq!(status["state"], "gap", "{status:#}");
+    mirror.refreshed();
+    assert_eq!(state(&mirror), "gap", "it stays one until newer lists make up for it");
+    let now = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(1);
+    let entries: String = source.now.iter().map(|(path, bytes)| entry_of(&source.url(path), bytes)).collect();
+    source.server.file("/resourcelist.xml", resource_list(&now.to_string(), &entries));
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    is_complete(&mirror);
+}
+
+#[test]
+fn the_same_undated_entry_twice_is_two_changes() {
+    let mut source = Source::start(&[("/a", "A"), ("/k", "k")], &["changelist"]);
+    source.changes("");
+    let mirror = mounted(&source);
+    let mut entries = String::new();
+    // Kept times of modification: the file goes back and forth.
+    for (second, body) in [(100, "B"), (50, "A"), (100, "B"), (50, "A")] {
+        entries += &modified(&source.url("/a"), "updated", second, body.as_bytes());
+        source.put("/a", body.as_bytes());
+        source.changes(&entries);
+        mirror.refreshed();
+        agrees(&mirror, &source);
+    }
+    assert_eq!(mirror.count("SELECT count(*) FROM version v JOIN name n ON n.id = v.name WHERE n.name = 'a'"), 5);
+    for (kind, body) in [("deleted", ""), ("created", "A"), ("deleted", "")] {
+        entries += &undated(&source.url("/a"), kind, body.as_bytes());
+        match kind {
+            "deleted" => source.remove("/a"),
+            _ => source.put("/a", body.as_bytes()),
+        }
+        source.changes(&entries);
+        mirror.refreshed();
+        agrees(&mirror, &source);
+    }
+    // All of them at once.
+    let all = mounted(&source);
+    drop(all);
+    is_complete(&mirror);
+}
+
+#[test]
+fn undated_changes_are_applied_once_while_there_is_a_gap() {
+    let mut source = Source::start(&[("/a", "a"), ("/b", "b")], &["changelist"]);
+    source.put("/a", b"a, second");
+    let entries = undated(&source.url("/a"), "updated", b"a, second");
+    source.server.file("/changelist.xml", change_list(Some(30), None, "", &entries));
+    let mirror = Mirror::mount(&source.url("/"), "poll=0,content=all");
+    assert_eq!(state(&mirror), "gap");
+    mirror.refreshed();
+    let (versions, fetched) = (mirror.count("SELECT count(*) FROM version"), source.server.count("/a"));
+    for _ in 0..3 {
+        mirror.refreshed();
+    }
+    assert_eq!(mirror.count("SELECT count(*) FROM version"), versions);
+    assert_eq!(source.server.count("/a"), fetched);
+    assert_eq!(state(&mirror), "gap");
+}
+
+#[test]
+fn one_sitemap_of_several_that_is_gone_does_not_prevent_the_rest() {
+    let server = Server::start();
+    server.file("/a", "a");
+    server.file("/b", "b");
+    let sitemap =
+        |path: &str| document("", "", "", &entry(&server.url(path), "")).replace("<rs:md capability=\"\" />\n", "");
+    server.file("/one.xml", sitemap("/a"));
+    server.file("/two.xml", sitemap("/b"));
+    let lines: String =
+        ["one", "gone", "two"].map(|name| format!("Sitemap: {}\n", server.url(&format!("/{name}.xml")))).concat();
+    server.file("/robots.txt", lines);
+    let mirror = Mirror::mount(&server.url("/"), "poll=0");
+    assert_eq!(mirror.files(), ["a", "b"], "several sitemaps are one tree");
+    assert_eq!(state(&mirror), "partial");
+    assert!(mirror.errors().contains("gone.xml"), "{}", mirror.errors());
+}
+
+#[test]
+fn a_capability_list_that_is_gone_does_not_prevent_the_other_sets() {
+    let source = Source::start(&[("/a", "a")], &[]);
+    let sets = capability(&source.url("/capabilitylist.xml"), "capabilitylist")
+        + &capability(&source.url("/gone/capabilitylist.xml"), "capabilitylist");
+    source.server.file("/.well-known/resourcesync", document("description", "", "", &sets));
+    let mirror = Mirror::mount(&source.url("/"), "poll=0");
+    let status = mirror.status();
+    assert_eq!(status["state"], "partial", "{status:#}");
+    let warnings = status["warnings"].to_string();
+    assert!(warnings.contains("gone/capabilitylist.xml") && warnings.contains("set="), "{warnings}");
+    assert_eq!(mirror.files().len(), 1);
+}
+
+#[test]
+fn a_sitemap_at_its_usual_place_is_found() {
+    let server = Server::start();
+    server.file("/a", "a");
+    server.file("/", "<!DOCTYPE html><title>A site</title>");
+    server.file(
+        "/sitemap.xml",
+        document("", "", "", &entry(&server.url("/a"), "")).replace("<rs:md capability=\"\" />\n", ""),
+    );
+    let mirror = Mirror::mount(&server.url("/"), "poll=0");
+    assert_eq!(mirror.files(), ["a"]);
+}
+
+#[test]
+fn a_well_known_document_below_a_path_is_found() {
+    let source = Source::start(&[("/repo/a", "a")], &[]);
+    let sets = capability(&source.url("/capabilitylist.xml"), "capabilitylist");
+    source.server.remove("/.well-known/resourcesync");
+    source.server.file("/repo/.well-known/resourcesync", document("description", "", "", &sets));
+    source.server.file("/repo/", "<!DOCTYPE html><title>A repository</title>");
+    let mirror = Mirror::mount(&source.url("/repo/"), "poll=0");
+    assert_eq!(mirror.files(), ["repo/a"]);
+}
+
+#[test]
+fn an_encoding_that_only_http_names_counts() {
+    let source = Source::start(&[("/caf\u{e9}", "coffee")], &[]);
+    let list = resource_list(&at(0), &entry_of(&source.url("/caf\u{e9}"), b"coffee"));
+    let list = list.replace(" encoding=\"UTF-8\"", "");
+    let latin: Vec<u8> = list.chars().map(|character| u8::try_from(u32::from(character)).unwrap()).collect();
+    source.server.on("/resourcelist.xml", move |request| {
+        Reply::good(request, &latin).with("Content-Type", "application/xml; charset=ISO-8859-1")
+    });
+    let mirror = Mirror::mount(&source.url("/"), "poll=0");
+    let files = mirror.files();
+    assert!(files.len() == 1 && files[0].starts_with("caf\u{e9}"), "{files:?}");
+}
+
+#[test]
+fn an_old_undated_change_does_not_undo_what_newer_lists_report() {
+    // Both stay in a Change List that is a log: an update of what was deleted without a report, and a deletion of what came back.
+    let mut source = Source::start(&[("/a", "a"), ("/w", "w"), ("/z", "z")], &["changelist"]);
+    source.changes("");
+    let mirror = mounted(&source);
+    source.put("/w", b"w, second");
+    source.remove("/z");
+    let log = undated(&source.url("/w"), "updated", b"w, second") + &undated(&source.url("/z"), "deleted", b"");
+    source.changes(&log);
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    // Both happen without a report, and a list is made that shows it.
+    source.remove("/w");
+    source.put("/z", b"z, again");
+    let now = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(1);
+    let entries: String = source.now.iter().map(|(path, bytes)| entry_of(&source.url(path), bytes)).collect();
+    source.server.file("/resourcelist.xml", resource_list(&now.to_string(), &entries));
+    // An unknown deletion has the lists read, and the log is read once more after them.
+    source.changes(&(log + &told(&source.url("/unknown"), "deleted", 30, b"")));
+    for _ in 0..2 {
+        mirror.refreshed();
+        agrees(&mirror, &source);
+    }
+    is_complete(&mirror);
+}
+
+#[test]
+fn a_list_of_unknown_time_undoes_no_change() {
+    let mut source = Source::start(&[("/a", "a"), ("/b", "b")], &["changelist"]);
+    let list = |source: &Source| {
+        let entries: String = source.now.iter().map(|(path, bytes)| entry_of(&source.url(path), bytes)).collect();
+        source.server.file("/resourcelist.xml", document("resourcelist", "", "", &entries));
+    };
+    list(&source);
+    source.changes("");
+    let mirror = polling(&source, ",relist=1s");
+    // The list is made, and changed by what comes after it.
+    source.put("/b", b"b, in the list");
+    list(&source);
+    let entries = told(&source.url("/b"), "updated", 10, b"b, in the list")
+        + &source.does("created", "/y", 20, "y")
+        + &source.does("updated", "/a", 30, "a, later");
+    source.changes(&entries);
+    shows(&mirror, "y", Some(b"y"));
+    let asked = source.server.count("/resourcelist.xml");
+    mirror.wait("the list is read again", |_| source.server.count("/resourcelist.xml") >= asked + 2);
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    is_complete(&mirror);
+}
+
+#[test]
+fn the_open_list_goes_on_to_be_polled_when_its_index_is_written_again() {
+    for dated in [false, true] {
+        let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+        let beside = link("index", &source.url("/changelist.xml"));
+        let first = source.does("created", "/b", 5, "b");
+        source.server.file("/one.xml", change_list(Some(0), Some(20), &beside, &first));
+        source.server.file("/two.xml", change_list(Some(20), None, &beside, ""));
+        let publish_index = |source: &Source, edition: usize| {
+            let md = |from, until| if dated { interval(Some(from), until) } else { String::new() };
+            let lists = [("/one.xml", md(0, Some(20))), ("/two.xml", md(20, None))];
+            let index = index(source, "changelist", &interval(Some(0), None), "", &lists);
+            source.server.file("/changelist.xml", format!("{index}<!-- {edition} -->"));
+        };
+        publish_index(&source, 0);
+        let mirror = polling(&source, "");
+        let mut entries = String::new();
+        for (edition, second) in [(1, 30), (2, 40), (3, 50)] {
+            entries += &source.does("updated", "/a", second, &format!("at {second}"));
+            source.server.file("/two.xml", change_list(Some(20), None, &beside, &entries));
+            shows(&mirror, "a", Some(format!("at {second}").as_bytes()));
+            publish_index(&source, edition);
+            let asked = source.server.count("/changelist.xml");
+            mirror.wait("the index is read", |_| source.server.count("/changelist.xml") >= asked + 2);
+        }
+        agrees(&mirror, &source);
+        is_complete(&mirror);
+    }
+}
+
+#[test]
+fn a_capability_list_that_is_gone_for_a_moment_moves_no_set() {
+    let source = Source::start(&[("/a", "a")], &[]);
+    let mirror = mounted(&source);
+    let other = document("capabilitylist", "", "", &capability(&source.url("/other.xml"), "resourcelist"));
+    source.server.file("/other/capabilitylist.xml", other);
+    source.server.file("/other.xml", resource_list(&at(0), &entry_of(&source.url("/x"), b"x")));
+    let sets = capability(&source.url("/capabilitylist.xml"), "capabilitylist")
+        + &capability(&source.url("/other/capabilitylist.xml"), "capabilitylist");
+    source.server.file("/.well-known/resourcesync", document("description", "", "", &sets));
+    source.server.remove("/capabilitylist.xml");
+    let _ = mirror.refresh();
+    agrees(&mirror, &source);
+    offers(&source, &[("/resourcelist.xml", "resourcelist")]);
+    mirror.refreshed();
+    agrees(&mirror, &source);
+}
+
+#[test]
+fn an_index_that_is_refused_does_not_keep_an_open_list_from_being_followed() {
+    let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+    source.server.on("/index.xml", |_| Reply::status(403));
+    let beside = link("index", &source.url("/index.xml"));
+    source.server.file("/changelist.xml", change_list(Some(0), None, &beside, ""));
+    let mirror = mounted(&source);
+    let entries = source.does("updated", "/a", 20, "a, later");
+    source.server.file("/changelist.xml", change_list(Some(0), None, &beside, &entries));
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    is_complete(&mirror);
+    // The feed is replaced by another.
+    let entries = source.does("updated", "/a", 30, "a, still later");
+    source.server.file("/other.xml", change_list(Some(0), None, "", &entries));
+    offers(&source, &[("/resourcelist.xml", "resourcelist"), ("/other.xml", "changelist")]);
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    is_complete(&mirror);
+}
+
+#[test]
+fn what_is_deleted_and_created_at_the_same_time_is_there() {
+    let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+    source.changes("");
+    let mirror = mounted(&source);
+    let entries = told(&source.url("/x"), "deleted", 20, b"") + &source.does("created", "/x", 20, "x");
+    source.changes(&entries);
+    mirror.refreshed();
+    agrees(&mirror, &source);
+}
+
+#[test]
+fn a_change_that_is_dated_to_the_day_counts_on_the_day_of_the_list() {
+    let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+    source.list(3600);
+    source.changes("");
+    let mirror = mounted(&source);
+    source.put("/a", b"a, later that day");
+    let facts = facts_of(b"a, later that day");
+    let md = format!("datetime=\"{}\" {facts}", &at(0)[..10]);
+    source.changes(&change(&source.url("/a"), "updated", &md));
+    mirror.refreshed();
+    agrees(&mirror, &source);
+}
+
+#[test]
+fn changes_that_lie_between_two_closed_lists_are_a_gap_however_new_those_are() {
+    let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+    let now = jiff::Timestamp::now();
+    let before = |minutes: i64| (now - jiff::SignedDuration::from_mins(minutes)).to_string();
+    let list = |from: i64, until: Option<i64>, entries: &str| {
+        let until = until.map(|until| format!("until=\"{}\"", before(until))).unwrap_or_default();
+        document("changelist", &format!("from=\"{}\" {until}", before(from)), "", entries)
+    };
+    source.server.file("/resourcelist.xml", resource_list(&before(50), &entry_of(&source.url("/a"), b"a")));
+    source.server.file("/one.xml", list(50, Some(25), ""));
+    source.server.file("/two.xml", list(15, None, ""));
+    source.put("/a", b"a");
+    let md = |from: i64, until: Option<i64>| {
+        let until = until.map(|until| format!("until=\"{}\"", before(until))).unwrap_or_default();
+        format!("from=\"{}\" {until}", before(from))
+    };
+    let lists = [("/one.xml", md(50, Some(25))), ("/two.xml", md(15, None))];
+    let head = format!("from=\"{}\"", before(50));
+    source.server.file("/changelist.xml", index(&source, "changelist", &head, "", &lists));
+    let mirror = Mirror::mount(&source.url("/"), "poll=3600");
+    assert_eq!(state(&mirror), "gap");
+}
+
+#[test]
+fn further_sets_above_what_a_page_links_to_are_reported() {
+    let source = Source::start(&[("/a", "a")], &[]);
+    let sets = capability(&source.url("/capabilitylist.xml"), "capabilitylist")
+        + &capability(&source.url("/other/capabilitylist.xml"), "capabilitylist");
+    source.server.remove("/.well-known/resourcesync");
+    source.server.file("/description.xml", document("description", "", "", &sets));
+    let list = capability(&source.url("/resourcelist.xml"), "resourcelist");
+    let up = link("up", &source.url("/description.xml"));
+    source.server.file("/capabilitylist.xml", document("capabilitylist", "", &up, &list));
+    source.server.on("/", |_| {
+        Reply::ok("<!DOCTYPE html><link rel=resourcesync href=/capabilitylist.xml>").with("Content-Type", "text/html")
+    });
+    let mirror = mounted(&source);
+    let warnings = mirror.status()["warnings"].to_string();
+    assert!(warnings.contains("1 further set") && warnings.contains("description.xml"), "{warnings}");
+}
+
+#[test]
+fn a_relative_link_is_resolved_against_its_document() {
+    let source = Source::start(&[("/deep/a", "a")], &[]);
+    source.server.file("/lists/copies/a", "a");
+    source.server.on("/deep/a", |_| Reply::status(404));
+    let entry =
+        entry_of(&source.url("/deep/a"), b"a").replace("</url>", "<rs:ln rel=\"duplicate\" href=\"copies/a\"/></url>");
+    source.server.file("/lists/resourcelist.xml", resource_list(&at(0), &entry));
+    offers(&source, &[("/lists/resourcelist.xml", "resourcelist")]);
+    let mirror = mounted(&source);
+    assert_eq!(source.server.count("/lists/copies/a"), 1);
+    drop(mirror);
+}
+
+#[test]
+fn a_page_in_place_of_a_listed_file_is_an_error_that_names_it() {
+    let source = Source::start(&[("/a.pdf", "a"), ("/b.pdf", "b")], &[]);
+    let page = |status: u16, challenge: bool| {
+        move |_: &support::server::Request| {
+            let reply = Reply { status, ..Reply::ok("<!DOCTYPE html><title>Are you human?</title>") };
+            let reply = reply.with("Content-Type", "text/html");
+            if challenge { reply.with("cf-mitigated", "challenge") } else { reply }
+        }
+    };
+    source.server.on("/a.pdf", page(200, false));
+    source.server.on("/b.pdf", page(403, true));
+    let md = "type=\"application/pdf\"";
+    let entries = ["/a.pdf", "/b.pdf"].map(|path| entry(&source.url(path), md)).concat();
+    source.server.file("/resourcelist.xml", resource_list(&at(0), &entries));
+    let mirror = Mirror::mount(&source.url("/"), "poll=0,timeout=3");
+    assert!(mirror.read("a.pdf").is_err() && mirror.read("b.pdf").is_err());
+    let errors = mirror.errors();
+    assert!(errors.contains("HTML page where application/pdf is listed"), "{errors}");
+    assert!(errors.contains("challenge of Cloudflare"), "{errors}");
+}
+
+#[test]
+fn a_host_that_is_down_is_waited_for_once_in_a_listing() {
+    let source = Source::start(&[("/a", "a")], &[]);
+    // Nothing listens there: connections are refused.
+    let gone = { Server::start().url("") };
+    let entries: String = (0..20).map(|number| entry(&format!("{gone}/{number}"), "")).collect();
+    source.server.file("/resourcelist.xml", resource_list(&at(0), &entries));
+    let mirror = Mirror::mount(&source.url("/"), "poll=0,timeout=20");
+    let began = std::time::Instant::now();
+    let listed = support::run_shell(&format!("ls -lR {}", mirror.directory.display()));
+    assert!(!listed, "their sizes are not known");
+    assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_page_with_the_validators_of_a_document_is_not_taken_for_it_for_ever() {
+    let source = Source::start(&[("/a", "a")], &["changelist"]);
+    source.changes("");
+    let mirror = mounted(&source);
+    let sets = capability(&source.url("/capabilitylist.xml"), "capabilitylist");
+    let description = document("description", "", "", &sets) + "<!-- written again -->";
+    let is_walled = Arc::new(AtomicBool::new(true));
+    let own = Arc::clone(&is_walled);
+    source.server.on("/.well-known/resourcesync", move |request| {
+        let reply = Reply::good(request, description.as_bytes());
+        match own.load(Ordering::SeqCst) && reply.status == 200 {
+            true => Reply { body: b"<!DOCTYPE html><title>Are you human?</title>".to_vec(), ..reply },
+            false => reply,
+        }
+    });
+    let _ = mirror.refresh();
+    is_walled.store(false, Ordering::SeqCst);
+    mirror.refreshed();
+    is_complete(&mirror);
+}
+
+#[test]
+fn lists_that_cannot_be_read_do_not_keep_changes_from_being_followed() {
+    let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+    source.changes("");
+    let mirror = polling(&source, ",relist=1s,timeout=2");
+    source.server.on("/resourcelist.xml", |_| Reply::status(503));
+    let entries = source.does("updated", "/a", 20, "a, later");
+    source.changes(&entries);
+    shows(&mirror, "a", Some(b"a, later"));
+}
