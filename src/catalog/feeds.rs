@@ -337,14 +337,17 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// The tree was made anew: what its feeds tell is read again, whether it has changed or not.
+    /// The lists changed the tree: what its feeds report is read again, whether they have changed or not. The edition of each
+    /// stays known, to tell what has happened since that.
     ///
     /// # Errors
     /// If SQLite fails.
     pub fn reread_feeds(&self, rset: i64) -> Result<()> {
-        self.connection()
-            .execute("UPDATE feed SET etag = NULL, last_modified = NULL, beside_etag = NULL, beside_last_modified = NULL, read = x'',
-                 edition = x'' WHERE rset = ?1", [rset])?;
+        self.connection().execute(
+            "UPDATE feed SET etag = NULL, last_modified = NULL, beside_etag = NULL, beside_last_modified = NULL, read = x''
+             WHERE rset = ?1",
+            [rset],
+        )?;
         Ok(())
     }
 

@@ -187,7 +187,9 @@ pub(super) fn survey(
     // In another order than the written one, only all of it says which changes those are.
     let in_order = |known: &Beginning| order == Order::AsWritten || known.entries == whole;
     let old = floor.map_or(0, |floor| older(&times, &order, floor));
-    let done = known.filter(in_order).map_or(0, |known| known.entries).max(old).max(alignment.done);
+    // After lists changed the tree, what is known of an edition is applied again.
+    let of_edition = if feed.read.is_empty() { 0 } else { alignment.done };
+    let done = known.filter(in_order).map_or(0, |known| known.entries).max(old).max(of_edition);
     let (done, before) = to_the_beginning_of_a_moment(&times, &order, done);
     Ok(Survey {
         entries: times.len() as u64,
