@@ -630,11 +630,11 @@ impl Engine {
         }
     }
 
-    /// Whether sets that the Source names are missing, because what leads to them is not there.
+    /// Why sets that the Source names are missing, in a text each: what leads to them is not there.
     #[must_use]
-    pub fn lacks_sets(&self) -> bool {
-        let lacking = self.readers.ask(|reader| reader.meta(sets::LACKING));
-        lacking.is_ok_and(|lacking| lacking.is_some_and(|texts| texts != "[]"))
+    pub fn lacking(&self) -> Vec<String> {
+        let lacking = self.readers.ask(|reader| reader.meta(sets::LACKING)).ok().flatten();
+        lacking.and_then(|texts| serde_json::from_str(&texts).ok()).unwrap_or_default()
     }
 
     /// The file with the content of a version, if it can be had without waiting.

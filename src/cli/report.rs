@@ -377,6 +377,11 @@ impl Reporter {
         let feeds = |set: &SetRow| engine.readers().ask(|reader| reader.feeds(set.id)).unwrap_or_default();
         let channels = engine.readers().ask(|reader| reader.channels()).unwrap_or_default();
         let shown: Vec<SetReport> = sets.iter().map(|set| SetReport::of(set, &feeds(set), &channels)).collect();
+        // A mount that was not looked at since it began lacks them all the same.
+        let lacking = engine.lacking();
+        let mut warnings = status.warnings();
+        let unknown: Vec<String> = lacking.iter().filter(|text| !warnings.contains(text)).cloned().collect();
+        warnings.extend(unknown);
         let lag = synced.map(|synced| (Datetime::now().nanos() - synced.nanos()).max(0).unsigned_abs() / 1_000_000_000);
         let (received, gaps) = engine.heard_in_all();
         let (io, io_why) = match self.io.choice(engine.readers()) {
@@ -389,7 +394,7 @@ impl Reporter {
             cache: engine.store().root().to_owned(),
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            state: self.state(&shown),
+            state: self.state(&shown, !lacking.is_empty()),
             reason: engine.status().failure(),
             activity: if progress.phase.is_empty() { "idle" } else { progress.phase }.to_owned(),
             resources: sets.iter().map(SetRow::shown).sum(),
@@ -430,11 +435,11 @@ impl Reporter {
             archives: Archives::of(engine, &sets),
             error_count,
             errors: errors.into_iter().map(|one| Trouble { time: one.time, error: one.error }).collect(),
-            warnings: status.warnings(),
+            warnings,
         }
     }
 
-    fn state(&self, sets: &[SetReport]) -> String {
+    fn state(&self, sets: &[SetReport], lacks_sets: bool) -> String {
         let status = self.engine.status();
         let worst = [SetState::Empty, SetState::Held, SetState::Partial, SetState::Gap, SetState::Complete]
             .into_iter()
@@ -445,7 +450,7 @@ impl Reporter {
             SetState::Empty if status.syncing() => "syncing",
             _ if status.away() => "away",
             // What the Source published since the sync before may be missing.
-            SetState::Complete if status.failure().is_some() || self.engine.lacks_sets() => SetState::Partial.name(),
+            SetState::Complete if status.failure().is_some() || lacks_sets => SetState::Partial.name(),
             worst => worst.name(),
         };
         state.to_owned()

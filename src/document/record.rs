@@ -326,7 +326,13 @@ impl Link {
     /// The priority (core 7): lower is better, 999,999 where none is given.
     #[must_use]
     pub fn priority(&self) -> u32 {
-        self.0.get("pri").and_then(|pri| pri.trim().parse().ok()).unwrap_or(999_999)
+        Self::priority_of(self.0.get("pri"))
+    }
+
+    /// The priority that the text of a `pri` gives.
+    #[must_use]
+    pub fn priority_of(pri: Option<&str>) -> u32 {
+        pri.and_then(|pri| pri.trim().parse().ok()).unwrap_or(999_999)
     }
 }
 
@@ -453,8 +459,8 @@ impl Entry {
         self
     }
 
-    /// The entry as if its resource were represented by the alternate of this media type alone (core 14.3), if it has one, that of the best `pri`:
-    /// what it says of bytes is what the link says, and `preferred` is where they are.
+    /// The entry as if its resource were represented by the alternate of this media type alone (core 14.3), if it has one, that
+    /// of the best `pri`: its length and hashes are those of the link, and `preferred` is where its bytes are.
     #[must_use]
     pub fn preferring(&self, media: &str) -> Option<Self> {
         let essence = |text: &str| text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();

@@ -150,8 +150,13 @@ pub struct Answer {
     document: bool,
     got: u64,
     window: (Instant, u64),
+    /// When it was noted last that its host answers.
+    noted: Instant,
     _permit: Option<Permit>,
 }
+
+/// How often it is noted of a host that the body of an answer goes on.
+const NOTED_EVERY: Duration = Duration::from_secs(1);
 
 /// The most that a server's wish to be left alone counts for.
 const LONGEST_HOLD: Duration = Duration::from_secs(86_400);
@@ -373,6 +378,7 @@ impl Client {
             document: asked.document,
             got: 0,
             window: (Instant::now(), 0),
+            noted: Instant::now(),
             _permit: permit,
         })
     }
@@ -589,18 +595,10 @@ impl Answer {
         text(&self.headers, &header::CONTENT_LENGTH)?.trim().parse().ok()
     }
 
-    /// The media type, without parameters, in lower case (RFC 9110, 8.3).
-    #[must_use]
-    pub fn media_type(&self) -> Option<String> {
-        let media = text(&self.headers, &header::CONTENT_TYPE)?;
-        let essence = media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        essence.contains('/').then_some(essence)
-    }
-
     /// Whether the body is said to be an HTML page.
     #[must_use]
     pub fn is_html(&self) -> bool {
-        self.media_type().is_some_and(|media| is_html(&media))
+        text(&self.headers, &header::CONTENT_TYPE).is_some_and(|media| is_html(&media))
     }
 
     /// The encoding of a text, where the server names it (RFC 9110, 8.3.2).
@@ -663,7 +661,10 @@ impl Answer {
         };
         match &chunk {
             Some(bytes) => {
-                self.client.pace.answered(&host_of(&self.url));
+                if self.noted.elapsed() >= NOTED_EVERY {
+                    self.client.pace.answered(&host_of(&self.url));
+                    self.noted = Instant::now();
+                }
                 self.got += bytes.len() as u64;
                 self.check_speed()?;
                 match self.document {

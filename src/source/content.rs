@@ -7,7 +7,7 @@ use md5::Md5;
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256, Sha512};
 
-use super::client::is_html;
+use super::client::{Answer, is_html};
 use super::error::Trouble;
 use crate::document::{Algorithm, Digest, Hashes};
 
@@ -25,10 +25,20 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// What an HTML page came in place of: where neither a hash nor a length is listed, the media type is all that tells a
-    /// resource from a bot wall's page. Where no type is listed, the extension tells of files that are never HTML.
-    #[must_use]
-    pub fn is_no_page(&self, url: &str) -> Option<String> {
+    /// Refuses an HTML page that came from `url` in place of a file.
+    ///
+    /// # Errors
+    /// If a file of another type is listed.
+    pub fn check_page(&self, url: &str, answer: &Answer) -> Result<(), Trouble> {
+        match self.file_type(url).filter(|_| answer.is_html()) {
+            Some(listed) => Err(Trouble::Page { listed }),
+            None => Ok(()),
+        }
+    }
+
+    /// What is listed, where that is no HTML page and the media type is all that tells a resource from a bot wall's page: there
+    /// is neither a hash nor a length. Where no type is listed, the extension tells of files that are never HTML.
+    fn file_type(&self, url: &str) -> Option<String> {
         if self.length.is_some() || !self.hashes.is_empty() {
             return None;
         }
@@ -318,10 +328,10 @@ mod tests {
             (None, "http://a.example/x.html", false),
             (None, "http://wiki.example/File:Photo.jpg", false),
         ] {
-            assert_eq!(expected(media).is_no_page(url).is_some(), is_refused, "{media:?} {url}");
+            assert_eq!(expected(media).file_type(url).is_some(), is_refused, "{media:?} {url}");
         }
         let listed = Expected { length: Some(7), ..expected(Some("application/pdf")) };
-        assert_eq!(listed.is_no_page("http://a.example/x"), None, "its length tells");
+        assert_eq!(listed.file_type("http://a.example/x"), None, "its length tells");
     }
 
     #[test]

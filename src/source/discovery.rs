@@ -130,6 +130,8 @@ struct Seen {
     url: Url,
     head: Head,
     entries: Vec<Entry>,
+    /// The bytes that were read of it.
+    size: usize,
 }
 
 struct Explorer<'c> {
@@ -153,6 +155,8 @@ pub(super) struct Memory(Mutex<HashMap<Url, (Validators, Page)>>);
 
 /// The most pages that are remembered.
 const MOST_REMEMBERED: usize = 64;
+/// The most bytes of a page whose entries are remembered.
+const MOST_BYTES: usize = 64 << 10;
 
 impl Memory {
     fn get(&self, url: &Url) -> Option<(Validators, Page)> {
@@ -162,10 +166,10 @@ impl Memory {
     fn put(&self, url: &Url, validators: Validators, page: &Page) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Written just now, it may be written again within the same second.
-        let tells = validators.etag.is_some() || validators.last_modified.is_some() && validators.settled;
-        // A server that is not well, or a bot wall, sends a page with the validators of the document that it is in place of.
-        let is_document = matches!(page, Page::Document(_));
-        if !is_document || !tells || known.len() >= MOST_REMEMBERED && !known.contains_key(url) {
+        let is_conditional = validators.etag.is_some() || validators.last_modified.is_some() && validators.settled;
+        // A server that fails, or a bot wall, sends a page with the validators of the document that it is in place of.
+        let is_small = matches!(page, Page::Document(seen) if seen.entries.is_empty() || seen.size <= MOST_BYTES);
+        if !is_small || !is_conditional || known.len() >= MOST_REMEMBERED && !known.contains_key(url) {
             known.remove(url);
             return;
         }
@@ -206,10 +210,10 @@ pub async fn discover(client: &Arc<Client>, source: &str) -> Result<Discovery> {
         };
         match found {
             Ok(mut found) => {
-                explorer.tell_of_further_sets(&mut found).await;
+                explorer.warn_of_further_sets(&mut found).await;
                 return Ok(found);
             }
-            // A Source that is ill for a moment is not one without this route.
+            // A Source that fails for a moment is not one without this route.
             Err(error) if error.trouble.is_away() || error.trouble.passes() => return Err(error),
             Err(error) => tried.push(error),
         }
@@ -463,7 +467,7 @@ impl Explorer<'_> {
     }
 
     /// Warns if a Source Description above what was found lists further sets.
-    async fn tell_of_further_sets(&mut self, found: &mut Discovery) {
+    async fn warn_of_further_sets(&mut self, found: &mut Discovery) {
         let Some(description) = found.description.clone().filter(|_| found.route != Route::WellKnown) else { return };
         let Ok(url) = Url::parse(&description) else { return };
         let Ok(seen) = self.document(&url).await else { return };
@@ -744,7 +748,7 @@ fn see(url: &Url, charset: Option<&str>, body: &[u8], whole: bool, bounds: &Boun
             Err(_) => break,
         }
     }
-    Ok(Seen { asked: url.clone(), url: url.clone(), head: reader.head().clone(), entries })
+    Ok(Seen { asked: url.clone(), url: url.clone(), head: reader.head().clone(), entries, size: body.len() })
 }
 
 fn sitemap_line(line: &str) -> Option<&str> {

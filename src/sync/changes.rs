@@ -51,9 +51,46 @@ struct Left {
     feed: Feed,
     documents: Vec<(Spooled, Survey)>,
     failure: Option<SourceError>,
-    hole: Option<(Option<Datetime>, Datetime)>,
+    hole: Option<Hole>,
     /// Up to then, all is in the tree when all of its documents are.
     until: Option<Datetime>,
+}
+
+/// Changes that are missing before those of a feed.
+#[derive(Clone, Copy)]
+enum Hole {
+    /// The feed begins `from` then; what the tree was made from ends at `covered`.
+    Interval { covered: Option<Datetime>, from: Datetime },
+    /// A list without an interval shares no entry with the edition of it that was followed up to `covered`; this was noticed at
+    /// `from`.
+    Lost { covered: Option<Datetime>, from: Datetime },
+}
+
+impl Hole {
+    fn between((covered, from): (Option<Datetime>, Datetime)) -> Self {
+        Self::Interval { covered, from }
+    }
+
+    /// From when to when changes are missing.
+    fn ends(self) -> (Option<Datetime>, Datetime) {
+        let (Self::Interval { covered, from } | Self::Lost { covered, from }) = self;
+        (covered, from)
+    }
+}
+
+impl std::fmt::Display for Hole {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let covered = self.ends().0.map_or_else(|| "of no known time".to_owned(), |covered| covered.to_string());
+        match self {
+            Self::Interval { from, .. } => {
+                write!(f, "its changes begin at {from}, after what the tree was made from ({covered})")
+            }
+            Self::Lost { .. } => write!(
+                f,
+                "its Change List shares no entry with the edition of it that was followed before ({covered}): changes between the two are missing"
+            ),
+        }
+    }
 }
 
 /// Brings a set in step with what its Source says has changed.
@@ -151,7 +188,8 @@ async fn survey(chain: Chain, floor: Option<Datetime>, budget: &Arc<Budget>) -> 
     if let Some((document, _)) = documents.iter().find(is_lost) {
         feed.lost = feed.lost.max(Some(document.date));
     }
-    let hole = hole.or_else(|| feed.lost.map(|lost| (feed.cursor, lost)));
+    let lost = feed.lost.map(|from| Hole::Lost { covered: feed.cursor, from });
+    let hole = hole.map(Hole::between).or(lost);
     Ok(Left { feed, documents, failure, hole, until: None })
 }
 
@@ -274,7 +312,7 @@ async fn unpack(engine: &Arc<Engine>, set: &SetRow, left: Vec<Left>, budget: &Ar
         let since = one.feed.cursor.max(set.cursor);
         let packed = dumps::packages_since(engine, set, documents, since).await?;
         one.failure = one.failure.or_else(|| packed.failed.first().cloned());
-        one.hole = one.hole.or(packed.hole(since).map(|from| (since, from)));
+        one.hole = one.hole.or(packed.hole(since).map(|from| Hole::Interval { covered: since, from }));
         let manifests = dumps::manifests_of_changes(engine, packed, false).await?;
         one.failure = one.failure.or_else(|| manifests.failed.first().cloned());
         if one.failure.is_some() || one.hole.is_some() {
@@ -335,19 +373,7 @@ impl Delivered {
         let by_lastmod =
             Reader::open(self.body.as_slice(), url, limits).is_ok_and(|one| one.head().changes_by_lastmod());
         let about = About { from: Some(self.from), until: Some(self.until), by_lastmod, ..About::default() };
-        Ok(Spooled {
-            row,
-            base,
-            path: file.into_temp_path(),
-            pages: Vec::new(),
-            charset: None,
-            date: Datetime::now(),
-            inherited_at: None,
-            package: None,
-            about,
-            bounds: *bounds,
-            prefer,
-        })
+        Ok(Spooled::new(row, base, file.into_temp_path(), about, *bounds, prefer))
     }
 }
 
@@ -484,7 +510,7 @@ fn apply(
             feed.cursor = feed.cursor.max(until);
         }
         feed.failure = failure;
-        if let Some((covered, from)) = hole {
+        if let Some((covered, from)) = hole.map(Hole::ends) {
             step.transaction.put_gap(set.id, covered, from)?;
         }
         gap = gap.or(hole);
@@ -497,12 +523,8 @@ fn apply(
     }
     transaction.forget_feeds(set.id, roots)?;
     let state = match (gap, set.state) {
-        (Some((covered, from)), SetState::Complete | SetState::Gap) => {
-            status.warning(&format!(
-                "{}: its changes begin at {from}, after what the tree was made from ({}); a newer list or dump will close the gap",
-                set.key,
-                covered.map_or_else(|| "of no known time".to_owned(), |covered| covered.to_string())
-            ));
+        (Some(hole), SetState::Complete | SetState::Gap) => {
+            status.warning(&format!("{}: {hole}; a newer list or dump will close the gap", set.key));
             SetState::Gap
         }
         (None, SetState::Complete | SetState::Gap) if forgot => {

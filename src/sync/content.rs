@@ -5,7 +5,7 @@
 //! A reader waits no longer than `timeout` for the next byte of progress; the flight goes on without
 //! it, so that the next try finds more.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
 use std::num::NonZeroUsize;
@@ -29,7 +29,7 @@ use super::status::Status;
 use super::{Config, Shared, Verify};
 use crate::bounds::Bounds;
 use crate::catalog::{Content, MemberRow, MemberState, Place, Pool, Stored, VersionRow};
-use crate::document::{Algorithm, Datetime, relation};
+use crate::document::{Algorithm, Datetime, Link, relation};
 use crate::source::{Asked, Client, Expected, SourceError, Trouble};
 use crate::store::{Body, Store};
 
@@ -550,8 +550,8 @@ impl Contents {
         };
         let answer = self.client.ask(&place.url, &asked).await.ok()?;
         place.check(&answer, !row.hashes.is_empty() && self.is_strict()).ok()?;
-        if self.is_strict() && answer.is_html() && expected(row).is_no_page(&row.uri).is_some() {
-            return None;
+        if self.is_strict() {
+            expected(row).check_page(&row.uri, &answer).ok()?;
         }
         // What a coded body unfolds to, only reading it tells; and a 0 is too often said for "not known".
         if answer.coding().is_some() { None } else { answer.length().filter(|length| *length > 0) }
@@ -605,11 +605,6 @@ pub(super) fn represented(row: &VersionRow) -> Option<String> {
     url::Url::parse(&row.uri).ok()?.join(href).ok().map(String::from)
 }
 
-/// The priority of a link (core 7): lower is better, 999,999 where none is given.
-pub(super) fn priority(link: &BTreeMap<String, String>) -> u32 {
-    link.get("pri").and_then(|pri| pri.trim().parse().ok()).unwrap_or(999_999)
-}
-
 pub(super) fn duplicates(row: &VersionRow) -> Vec<(u32, String)> {
     row.extra
         .links
@@ -617,7 +612,7 @@ pub(super) fn duplicates(row: &VersionRow) -> Vec<(u32, String)> {
         .filter(|link| link.get("rel").is_some_and(|rel| relation::is_any(rel, &relation::DUPLICATE)))
         .filter_map(|link| {
             let href = url::Url::parse(&row.uri).ok()?.join(link.get("href")?.trim()).ok()?;
-            Some((priority(link), href.to_string()))
+            Some((Link::priority_of(link.get("pri").map(String::as_str)), href.to_string()))
         })
         .collect()
 }

@@ -101,10 +101,8 @@ impl Job<'_> {
         loop {
             let answer = self.client.ask(&self.place.url, &asked).await?;
             self.place.check(&answer, !self.expected.hashes.is_empty() && self.strict())?;
-            if let Some(listed) =
-                self.expected.is_no_page(&self.place.url).filter(|_| self.strict() && answer.is_html())
-            {
-                return Err(self.error(Trouble::Page { listed }));
+            if self.strict() {
+                self.expected.check_page(&self.place.url, &answer).map_err(|trouble| self.error(trouble))?;
             }
             self.flight.parts.progress();
             let resumed = answer.status == 206;

@@ -521,19 +521,8 @@ fn spool(
         next: None,
     };
     let about = About::of(&head, &facts, &base);
-    let document = Spooled {
-        row: own,
-        base,
-        path,
-        pages: Vec::new(),
-        charset: None,
-        date: Datetime::now(),
-        inherited_at: None,
-        package: Some(Arc::clone(package)),
-        about,
-        bounds,
-        prefer,
-    };
+    let document =
+        Spooled { package: Some(Arc::clone(package)), ..Spooled::new(own, base, path, about, bounds, prefer) };
     Ok(Spooled { row: manifest_row(row, &document), ..document })
 }
 

@@ -3,19 +3,14 @@
 //! A publisher rewrites an index and its parts one after the other, and a cache may keep some of them longer than others. An
 //! entry that moved from one part to another is then in neither of the two that were read.
 
-use std::time::Duration;
-
 use futures_util::StreamExt as _;
 use sha2::{Digest as _, Sha256};
 
 use super::lists::{Bringer, Got, Lists, Named};
-use super::spooled::{Spooled, digest_entry};
+use super::spooled::{OF_THE_REQUEST, Spooled, digest_entry};
 use crate::catalog::DocumentRow;
 use crate::document::{Datetime, Facts};
 use crate::source::{SourceError, Trouble, Validators};
-
-/// A time that is less than this away from the time of the answer is that of the request: it tells no edition from another.
-const OF_THE_REQUEST: Duration = Duration::from_secs(5);
 
 /// A part may give the time at which it was begun, and its index that at which it was written: so much lies between them.
 const TIME_TO_WRITE: i64 = 600_000_000_000;
@@ -64,7 +59,9 @@ pub(super) async fn mixed(bringer: &Bringer, lists: &Lists, named: &Named) -> Op
             Ok(Now::Same) => {}
             Ok(Now::Other(now)) => {
                 let before = lists.read.iter().find(|document| document.row.url == url);
-                if before.is_none_or(|before| digest(before) != digest(&now)) {
+                // Reading them takes seconds where they are long.
+                let differ = |before: &Spooled| tokio::task::block_in_place(|| digest(before) != digest(&now));
+                if before.is_none_or(differ) {
                     return differs(&url, "it has changed while the other parts were read");
                 }
             }

@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::Engine;
 use super::lists::{Bringer, Got, Part};
-use super::spooled::{About, Spooled};
+use super::spooled::{About, OF_THE_REQUEST, Spooled};
 use crate::bounds;
 use crate::catalog::{Beside, DocumentRow, Feed};
 use crate::document::Datetime;
@@ -26,8 +26,6 @@ const MOST_HOPS: usize = 12;
 const MOST_LOOKS: usize = 4;
 /// How long nothing is written of a list that is whole.
 const WRITING: Duration = Duration::from_secs(2);
-/// An interval that ends later than this before the request ends with the request: it is that of an open list.
-const OF_THE_REQUEST: Duration = Duration::from_secs(5);
 /// How many lists of an index are asked for at once.
 const AT_ONCE: usize = 4;
 
@@ -557,9 +555,8 @@ impl Walk<'_> {
                 beside: Some(beside),
                 ..self.feed.clone()
             };
-        } else if let Some(polled) = polled.filter(|polled| until.is_none() && (!is_dated || polled + 1 == urls.len()))
-        {
-            tracing::debug!(url, polled, "the index names no newer list than the one that is polled");
+        } else if until.is_none() && polled.is_some_and(|polled| !is_dated || polled + 1 == urls.len()) {
+            // The index names no newer list than the one that is polled.
             self.feed.beside = Some(beside);
         } else {
             self.feed = Feed {

@@ -544,19 +544,8 @@ fn inspect(body: Body, url: String, depth: usize, bringer: &Bringer) -> Result<G
                 entry = reader.next().unwrap_or_default();
             }
         }
-        return Ok(Got::List(Box::new(Spooled {
-            row,
-            about,
-            base,
-            path,
-            charset,
-            date,
-            pages: Vec::new(),
-            inherited_at: None,
-            package: None,
-            bounds: bringer.bounds,
-            prefer: bringer.prefer.clone(),
-        })));
+        let document = Spooled::new(row, base, path, about, bringer.bounds, bringer.prefer.clone());
+        return Ok(Got::List(Box::new(Spooled { charset, date, ..document })));
     }
     if head.kind == Kind::UrlSet && !archive {
         bringer.status.warning(&format!("{url}: an index written as urlset; its entries are taken as lists"));

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::{BufRead as _, BufReader, BufWriter, Seek as _, SeekFrom, Write as _};
 
 use sha2::{Digest as _, Sha256};
@@ -94,7 +95,7 @@ struct Times {
     change: Option<Change>,
     /// The latest time that `datetime` can mean.
     latest: Option<Datetime>,
-    /// A digest of the URI.
+    /// A hash of the URI.
     resource: u64,
 }
 
@@ -126,6 +127,7 @@ pub(super) fn survey(
         Some(from) => hasher.update(from.nanos().to_le_bytes()),
         None => hasher.update(&document.row.url),
     }
+    let resources = RandomState::new();
     let mut known = None;
     let mut skipped = Warnings::default();
     let mut cut = None;
@@ -151,7 +153,7 @@ pub(super) fn survey(
                 lastmod: facts.lastmod,
                 change: facts.change,
                 latest: facts.datetime.map(|datetime| latest(&entry, datetime)),
-                resource: short(&Sha256::digest(&entry.loc).into()),
+                resource: resources.hash_one(&entry.loc),
             });
             lengths = lengths.saturating_add(facts.length.unwrap_or(0));
             let mut own = Sha256::new();

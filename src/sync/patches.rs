@@ -6,10 +6,10 @@
 use std::sync::{Arc, PoisonError};
 
 use super::Verify;
-use super::content::{Contents, Flight, Ready, expected, priority};
+use super::content::{Contents, Flight, Ready, expected};
 use super::members::archived;
 use crate::catalog::{Content, MemberRow, VersionRow};
-use crate::document::relation;
+use crate::document::{Link, relation};
 use crate::patch::{self, Kind};
 use crate::source::{Asked, Hasher, verify};
 use crate::store::Body;
@@ -122,7 +122,8 @@ impl Contents {
                 continue;
             }
             let url = url::Url::parse(&row.uri).ok().and_then(|base| base.join(href.trim()).ok());
-            linked.extend(url.map(|url| (priority(link), kind, Place::Url(url.into()))));
+            let priority = Link::priority_of(link.get("pri").map(String::as_str));
+            linked.extend(url.map(|url| (priority, kind, Place::Url(url.into()))));
         }
         linked.sort_by_key(|(priority, ..)| *priority);
         patches.extend(linked.into_iter().map(|(_, kind, place)| (kind, place)));

@@ -13,11 +13,12 @@ use super::{Announced, Engine, Summary, SyncError, Trigger, baseline, gone};
 use crate::catalog::{Offer, SetRow, SetState, SyncResult};
 use crate::document::{Capability, Datetime};
 use crate::path::set_labels;
+use crate::printable;
 use crate::source::{CapabilityDocument, Discovery, FoundSet, Route};
 
 /// How long it is believed that a Source offers what it did.
 const REMEMBERED: Duration = Duration::from_secs(3600);
-/// When the time of a discovery is noted anew.
+/// How old the time of a discovery is before it is noted again.
 const NOTED: Duration = Duration::from_secs(60);
 /// Where that time is kept.
 const DISCOVERED: &str = "discovered";
@@ -25,6 +26,10 @@ const DISCOVERED: &str = "discovered";
 pub(super) const PUBLIC: &str = "public";
 /// Where it is kept why sets that the Source names are missing: a JSON list of texts.
 pub(super) const LACKING: &str = "lacking";
+
+/// The most of those texts that are kept, and the most characters of each.
+const MOST_LACKING: usize = 20;
+const MOST_TEXT: usize = 500;
 
 /// How thorough a sync is.
 #[derive(Clone, Copy, Debug, Default)]
@@ -69,12 +74,13 @@ pub(super) async fn sync(engine: &Arc<Engine>, trigger: Trigger) -> Result<Summa
     found.warnings.iter().for_each(|warning| engine.status().warning(warning));
     let chosen = choose(engine, &found).await?;
     let lacking = if engine.config.set.is_none() { found.lacking.as_slice() } else { &[] };
-    for error in lacking {
-        engine
-            .status()
-            .warning(&format!("{error}; what it leads to is missing; -o set= mounts one of the other sets alone"));
-    }
-    remember(engine, &chosen, found.complete, lacking).await?;
+    let shown = |error: &String| {
+        let error = printable::short_line(error, MOST_TEXT);
+        format!("{error}; what it leads to is missing; -o set= mounts one of the other sets alone")
+    };
+    let lacking: Vec<String> = lacking.iter().take(MOST_LACKING).map(shown).collect();
+    lacking.iter().for_each(|text| engine.status().warning(text));
+    remember(engine, &chosen, found.complete, &lacking).await?;
     let how = How { lists: lists || announced.lists, wide: true, accept_deletions };
     let (summary, _) = all(engine, chosen, how, false).await?;
     so_far.add(&summary);
@@ -132,11 +138,10 @@ async fn one(
             Ok((part, new)) => {
                 (summary, edition) = (part, new);
                 if !summary.partial {
-                    note_listed(engine, &row).await?;
+                    note_listed(engine, &row, Some(Datetime::now())).await?;
                 }
             }
-            // Lists that cannot be read are no reason to miss what is told besides.
-            // If the Source is away, following its changes fails, too.
+            // Lists that cannot be read are no reason to miss the changes; if the Source is away, following those fails, too.
             Err(error) if is_followed || offers_changes && row.state != SetState::Empty && !error.is_away() => {
                 engine.status().error(&error.to_string());
                 summary.partial = true;
@@ -189,7 +194,7 @@ async fn one(
                         // What the deletion may have meant, the lists of the next sync tell.
                         engine.status().error(&error.to_string());
                         summary.partial = true;
-                        make_list_due(engine, &row).await?;
+                        note_listed(engine, &row, None).await?;
                     }
                 }
                 if is_gap || edition.is_some() {
@@ -230,31 +235,16 @@ fn listed_key(row: &SetRow) -> String {
 /// Whether the lists of a set are to be read although its changes are followed.
 fn is_list_due(engine: &Engine, row: &SetRow) -> Result<bool, SyncError> {
     let Some(relist) = engine.config.relist else { return Ok(false) };
-    let listed: Option<i64> =
-        engine.readers.ask(|reader| reader.meta(&listed_key(row)))?.and_then(|text| text.parse().ok());
-    // A clock that was set back says nothing.
-    let age = listed.and_then(|listed| u64::try_from(Datetime::now().nanos() - listed).ok()).map(Duration::from_nanos);
-    Ok(age.is_none_or(|age| age >= relist))
+    Ok(age(engine, &listed_key(row))?.is_none_or(|age| age >= relist))
 }
 
-/// Has the lists of a set read with the next sync.
-async fn make_list_due(engine: &Engine, row: &SetRow) -> Result<(), SyncError> {
-    let key = listed_key(row);
+/// Notes when the lists of a set were read last: `None` has them read with the next sync.
+async fn note_listed(engine: &Engine, row: &SetRow, when: Option<Datetime>) -> Result<(), SyncError> {
+    let (key, when) = (listed_key(row), when.map(|when| when.nanos().to_string()).unwrap_or_default());
     engine
         .ledger
         .step(move |writer| {
-            writer.set_meta(&key, "")?;
-            Ok(((), Default::default()))
-        })
-        .await
-}
-
-async fn note_listed(engine: &Engine, row: &SetRow) -> Result<(), SyncError> {
-    let key = listed_key(row);
-    engine
-        .ledger
-        .step(move |writer| {
-            writer.set_meta(&key, &Datetime::now().nanos().to_string())?;
+            writer.set_meta(&key, &when)?;
             Ok(((), Default::default()))
         })
         .await
@@ -279,7 +269,7 @@ async fn remembered(engine: &Arc<Engine>, trigger: &Trigger) -> Result<Option<Ve
         Trigger::Poll | Trigger::Doubt => false,
     };
     let sets = engine.sets()?;
-    if deep || sets.is_empty() || age(engine).await?.is_none_or(|age| age >= REMEMBERED) {
+    if deep || sets.is_empty() || age(engine, DISCOVERED)?.is_none_or(|age| age >= REMEMBERED) {
         return Ok(None);
     }
     let mut chosen = Vec::new();
@@ -314,11 +304,10 @@ fn as_found(row: &SetRow, offers: &[Offer]) -> FoundSet {
     }
 }
 
-/// How long ago the Source was looked at for what it offers.
-async fn age(engine: &Arc<Engine>) -> Result<Option<Duration>, SyncError> {
-    let noted = engine.readers.ask(|reader| reader.meta(DISCOVERED))?;
+/// How long ago the time was that is kept under a key; `None` if there is none, or it lies ahead: the clock was set back.
+fn age(engine: &Engine, key: &str) -> Result<Option<Duration>, SyncError> {
+    let noted = engine.readers.ask(|reader| reader.meta(key))?;
     let noted: Option<i64> = noted.and_then(|text| text.parse().ok());
-    // A clock that was set back says nothing.
     Ok(noted.and_then(|noted| u64::try_from(Datetime::now().nanos() - noted).ok()).map(Duration::from_nanos))
 }
 
@@ -331,7 +320,7 @@ async fn remember(
 ) -> Result<(), SyncError> {
     let lacking = serde_json::to_string(lacking).unwrap_or_default();
     let new_lacking = engine.readers.ask(|reader| reader.meta(LACKING))?.as_deref() != Some(lacking.as_str());
-    let fresh = age(engine).await?.is_some_and(|age| age < NOTED);
+    let fresh = age(engine, DISCOVERED)?.is_some_and(|age| age < NOTED);
     let offers: Vec<(i64, Vec<Offer>)> = chosen
         .iter()
         .map(|(row, set)| {

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 use tempfile::TempPath;
@@ -12,6 +13,10 @@ use super::packages::Package;
 use crate::bounds::Bounds;
 use crate::catalog::DocumentRow;
 use crate::document::{Attributes, Datetime, DocumentError, Entry, Facts, Head, Limits, Reader, Warnings};
+
+/// A time in a document that is less than this away from the time of the answer is that of the request: it tells no edition from
+/// another, and an interval that ends then is open.
+pub(super) const OF_THE_REQUEST: Duration = Duration::from_secs(5);
 
 /// A document that lies in the spool.
 #[derive(Debug)]
@@ -47,6 +52,30 @@ pub(super) struct Page {
 }
 
 impl Spooled {
+    /// A document of one page, downloaded from `base` into `path` just now.
+    pub(super) fn new(
+        row: DocumentRow,
+        base: Url,
+        path: TempPath,
+        about: About,
+        bounds: Bounds,
+        prefer: Option<Arc<str>>,
+    ) -> Self {
+        Self {
+            row,
+            base,
+            path,
+            pages: Vec::new(),
+            charset: None,
+            date: Datetime::now(),
+            inherited_at: None,
+            package: None,
+            about,
+            bounds,
+            prefer,
+        }
+    }
+
     /// Opens it. `name` names it in errors.
     ///
     /// # Errors

@@ -74,6 +74,9 @@ struct Reading<'a> {
     open: usize,
 }
 
+/// The most bytes of a TimeMap as JSON, which is read whole.
+const MOST_JSON: usize = 4 << 20;
+
 /// What a limit cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Cut {
@@ -194,6 +197,9 @@ impl<'a> Reading<'a> {
                 let piece = &piece[..most];
                 seen.look(piece);
                 match seen.is_json() {
+                    true if json.len() + piece.len() > MOST_JSON => {
+                        return Err(SourceError::new(&answer.url, Trouble::TooLarge(MOST_JSON as u64)));
+                    }
                     true => json.extend_from_slice(piece),
                     false => self.links(&base, splitter.push(piece), &mut seen),
                 }
@@ -253,7 +259,10 @@ impl<'a> Reading<'a> {
                 seen.has_more = true;
                 self.enqueue(base, &link);
             } else if link.is("timemap") && !link.is("self") && targets::is_link_format(&link) {
-                seen.timemaps.push(link);
+                match seen.timemaps.len() < self.limits.pages {
+                    true => seen.timemaps.push(link),
+                    false => drop(self.cuts.insert(Cut::Pages)),
+                }
             }
         }
     }
