@@ -447,6 +447,45 @@ fn a_list_without_a_beginning_that_shares_nothing_with_its_last_edition_is_a_gap
 }
 
 #[test]
+fn a_dated_list_without_a_beginning_that_slid_past_changes_is_a_gap() {
+    let mut source = Source::start(&[("/a", "a"), ("/b", "b"), ("/c", "c")], &["changelist"]);
+    let publish = |source: &Source, entries: &str| {
+        source.server.file("/changelist.xml", document("changelist", "", "", entries));
+    };
+    let dated = |source: &Source, path: &str, body: &[u8], second: u64| {
+        change(&source.url(path), "updated", &format!("datetime=\"{}\" {}", at(second), facts_of(body)))
+    };
+    source.put("/a", b"a, second");
+    let of_a = dated(&source, "/a", b"a, second", 31);
+    publish(&source, &of_a);
+    let mirror = mounted(&source);
+    source.put("/b", b"b, second");
+    let of_b = dated(&source, "/b", b"b, second", 33);
+    publish(&source, &format!("{of_a}{of_b}"));
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    // The window slides, and nothing is missed.
+    source.put("/c", b"c, second");
+    let of_c = dated(&source, "/c", b"c, second", 35);
+    publish(&source, &format!("{of_b}{of_c}"));
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    is_complete(&mirror);
+    // It is empty for a while, which says nothing; then an edition was missed.
+    publish(&source, "");
+    mirror.refreshed();
+    is_complete(&mirror);
+    source.put("/a", b"a, third");
+    source.put("/c", b"c, third");
+    publish(&source, &dated(&source, "/c", b"c, third", 39));
+    mirror.refreshed();
+    let status = mirror.status();
+    assert_eq!(status["state"], "gap", "{status:#}");
+    let warning = status["warnings"].to_string();
+    assert!(warning.contains("shares no entry with the edition of it that was followed before"), "{warning}");
+}
+
+#[test]
 fn the_same_undated_entry_twice_is_two_changes() {
     let mut source = Source::start(&[("/a", "A"), ("/k", "k")], &["changelist"]);
     source.changes("");

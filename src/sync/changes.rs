@@ -480,7 +480,10 @@ fn apply(
                 feed.read.clone_from(&known);
             } else {
                 feed.has_read(Beginning { entries: survey.entries, digest: survey.digest }, survey.known);
-                feed.edition = Edition { url: document.row.url.clone(), entries: survey.edition.clone() };
+                // A list that is empty for a while says nothing of what was in it.
+                if !survey.edition.is_empty() {
+                    feed.edition = Edition { url: document.row.url.clone(), entries: survey.edition.clone() };
+                }
             }
             if hole.is_none() {
                 // A change that is told to happen in the future is no reason to look away until then.

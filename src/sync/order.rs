@@ -50,7 +50,7 @@ pub(super) struct Survey {
     pub(super) before: Option<Datetime>,
     /// Bytes of the resources that are left, as far as they are listed, and how many those are.
     pub(super) bytes: u64,
-    /// A digest of each entry, from the oldest change to the newest, if it has changes without a time.
+    /// A digest of each entry, from the oldest change to the newest, if it has changes without a time, or no interval.
     pub(super) edition: Vec<u64>,
     /// How it continues the edition before it.
     pub(super) continues: Continues,
@@ -179,18 +179,22 @@ pub(super) fn survey(
         Order::Backwards if grows_at_its_end(before, &digests) => Order::AsWritten,
         order => order,
     };
+    // Where each change has its time, that tells which are known; the interval tells whether changes are missing before them.
     let is_dated = times.iter().all(|times| times.datetime.is_some());
-    let edition: Vec<u64> = match is_dated || times.len() > MOST_EDITION {
+    let is_bounded = document.about.from.is_some() || document.about.by_lastmod;
+    let edition: Vec<u64> = match is_dated && is_bounded || times.len() > MOST_EDITION {
         true => Vec::new(),
         false => order.walk(&digests).copied().collect(),
     };
     let alignment = align(before, &edition);
+    let oldest = order.walk(&times).find_map(|one| one.datetime).filter(|_| is_dated);
+    let reaches_back = known.is_some() || oldest.is_some() && oldest < feed.cursor;
     let whole = times.len() as u64;
     // In another order than the written one, only all of it says which changes those are.
     let in_order = |known: &Beginning| order == Order::AsWritten || known.entries == whole;
     let old = floor.map_or(0, |floor| older(&times, &order, floor));
     // After lists changed the tree, what is known of an edition is applied again.
-    let of_edition = if feed.read.is_empty() { 0 } else { alignment.done };
+    let of_edition = if feed.read.is_empty() || is_dated { 0 } else { alignment.done };
     let done = known.filter(in_order).map_or(0, |known| known.entries).max(old).max(of_edition);
     let (done, before) = to_the_beginning_of_a_moment(&times, &order, done);
     Ok(Survey {
@@ -202,11 +206,9 @@ pub(super) fn survey(
         done,
         bytes: lengths,
         edition,
-        // The beginning of a list that is known is as good as all of the edition before.
-        continues: if known.is_some() && alignment.continues == Continues::Nothing {
-            Continues::Known
-        } else {
-            alignment.continues
+        continues: match alignment.continues {
+            Continues::Nothing if reaches_back => Continues::Known,
+            other => other,
         },
         new_from: alignment.new_from,
         cut,
