@@ -75,7 +75,7 @@ pub use record::{Extra, Record};
 pub use related::{Related, Shown};
 pub use rows::{Changes, DocumentRow, Evictable, News, Outcome, Seed, SetRow, SetState, Stored, SyncResult, Upserted};
 pub use targets::{Relation, Target};
-pub use transaction::{Recent, Transaction, Unseen};
+pub use transaction::{Recent, Snapshot, Transaction, Unseen};
 pub use writer::Writer;
 
 /// The file name of the database in the cache directory.

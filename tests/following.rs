@@ -408,6 +408,52 @@ fn a_deletion_that_is_never_reported_is_noticed_by_the_lists() {
 }
 
 #[test]
+fn an_older_list_does_not_undo_a_change_without_a_time() {
+    let mut source = Source::start(&[("/a", "a"), ("/b", "b"), ("/c", "c")], &["changelist"]);
+    let publish = |source: &Source, entries: &[&str]| {
+        source.server.file("/changelist.xml", document("changelist", "", "", &entries.concat()));
+    };
+    publish(&source, &[]);
+    let mirror = Mirror::mount(&source.url("/"), "poll=0,relist=4s,content=all");
+    source.put("/c", b"c, second");
+    let of_c = undated(&source.url("/c"), "updated", b"c, second");
+    let now = jiff::Timestamp::now();
+    let entries: String = source.now.iter().map(|(path, bytes)| entry_of(&source.url(path), bytes)).collect();
+    source.server.file("/resourcelist.xml", resource_list(&now.to_string(), &entries));
+    // After that list was made.
+    std::thread::sleep(std::time::Duration::from_millis(1200));
+    source.remove("/b");
+    let of_b = undated(&source.url("/b"), "deleted", b"");
+    publish(&source, &[&of_c, &of_b]);
+    let read = source.server.count("/resourcelist.xml");
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    assert_eq!(source.server.count("/resourcelist.xml"), read, "the list was not read yet");
+    // The Change List slides on, and does not tell of that any more.
+    let mut last = of_b;
+    for body in ["a, second", "a, third"] {
+        source.put("/a", body.as_bytes());
+        let next = undated(&source.url("/a"), "updated", body.as_bytes());
+        publish(&source, &[&last, &next]);
+        mirror.refreshed();
+        last = next;
+    }
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    mirror.refreshed();
+    assert!(source.server.count("/resourcelist.xml") > read, "the list was read again");
+    agrees(&mirror, &source);
+    is_complete(&mirror);
+    // A newer one does.
+    source.put("/b", b"b, again");
+    let now = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(2);
+    let entries: String = source.now.iter().map(|(path, bytes)| entry_of(&source.url(path), bytes)).collect();
+    source.server.file("/resourcelist.xml", resource_list(&now.to_string(), &entries));
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    mirror.refreshed();
+    agrees(&mirror, &source);
+}
+
+#[test]
 fn a_deletion_of_an_unknown_uri_has_the_lists_read() {
     let mut source = Source::start(&[("/a", "a"), ("/b", "b"), ("/c", "c")], &["changelist"]);
     source.changes("");

@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::changes::How;
 use super::reader::{Reader, names};
-use super::transaction::went_later;
+use super::transaction::{SEEN, Snapshot, went_later};
 use super::tree::Numbers;
 use super::{CatalogError, ROOT, Record};
 use crate::document::{Datetime, Hashes};
@@ -84,11 +84,11 @@ impl<'r> Comparison<'r> {
         Ok(at)
     }
 
-    /// Compares one resource, as a list has it whose snapshot began at `snapshot`.
+    /// Compares one resource, as a list of this snapshot has it.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn entry(&mut self, record: &Record, snapshot: Option<Datetime>) -> Result<Compared> {
+    pub fn entry(&mut self, record: &Record, snapshot: Option<Snapshot>) -> Result<Compared> {
         let Some((name, above)) = record.path.names.split_last() else { return Ok(Compared::Repeated) };
         let Some(parent) = self.directory_at(above)? else { return Ok(Compared::Missing) };
         let found = match self.child(parent, name)? {
@@ -113,14 +113,15 @@ impl<'r> Comparison<'r> {
         self.version(version, record, snapshot)
     }
 
-    fn version(&self, version: i64, record: &Record, snapshot: Option<Datetime>) -> Result<Compared> {
-        let mut statement = self.connection().prepare_cached(
-            "SELECT mtime, dated, CASE WHEN settled THEN NULL ELSE size END, hashes, change, begin FROM version WHERE id = ?1",
-        )?;
+    fn version(&self, version: i64, record: &Record, snapshot: Option<Snapshot>) -> Result<Compared> {
+        let mut statement = self.connection().prepare_cached(&format!(
+            "SELECT mtime, dated, CASE WHEN settled THEN NULL ELSE size END, hashes, change, begin, {SEEN} FROM version v
+             WHERE id = ?1"
+        ))?;
         Ok(statement.query_row([version], |row| {
             let changed = How::of(row.get(4)?).is_some_and(How::is_change);
-            if changed && snapshot.is_some_and(|snapshot| row.get(5).is_ok_and(|begin: i64| begin >= snapshot.nanos()))
-            {
+            let (begin, seen) = (row.get(5)?, row.get(6)?);
+            if changed && snapshot.is_some_and(|snapshot| snapshot.is_before(begin, seen)) {
                 return Ok(Compared::Newer);
             }
             let hashes: Option<Vec<u8>> = row.get(3)?;
@@ -154,17 +155,17 @@ impl<'r> Comparison<'r> {
         })?)
     }
 
-    /// Visits the paths and names of what is in the tree, and was in none of the lists; `snapshot` is when the
-    /// oldest of them was begun.
+    /// Visits the paths and names of what is in the tree, and was in none of the lists; `snapshot` is that of the oldest of them.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn extra(&self, snapshot: Option<Datetime>, mut visit: impl FnMut(String)) -> Result<()> {
-        let mut statement = self.connection().prepare_cached(
+    pub fn extra(&self, snapshot: Option<Snapshot>, mut visit: impl FnMut(String)) -> Result<()> {
+        let mut statement = self.connection().prepare_cached(&format!(
             "SELECT n.id FROM name n JOIN version v ON v.id = n.version
-             WHERE n.rset = ?1 AND NOT COALESCE(v.change < ?3 AND v.begin >= ?2, 0)",
-        )?;
-        let mut rows = statement.query(params![self.rset, snapshot.map(Datetime::nanos), How::LISTED])?;
+             WHERE n.rset = ?1 AND NOT COALESCE(v.change < ?3 AND (v.begin >= ?2 OR {SEEN} >= ?4), 0)"
+        ))?;
+        let (at, seen) = (snapshot.map(Snapshot::at), snapshot.map(Snapshot::seen));
+        let mut rows = statement.query(params![self.rset, at, How::LISTED, seen])?;
         while let Some(row) = rows.next()? {
             let id: i64 = row.get(0)?;
             if !self.seen.contains(id) {

@@ -77,7 +77,7 @@ pub struct Transaction<'w> {
     /// Documents that are manifests of packages.
     manifests: Option<HashSet<i64>>,
     /// When the snapshot of the document being read began, where changes may be in the tree that are newer.
-    snapshot: Option<Datetime>,
+    snapshot: Option<Snapshot>,
     /// Versions that went earlier than is known, and when: that is kept when it is told what came between.
     pub(super) went_before: HashMap<i64, i64>,
     /// The sync that this step is, where it is not the first of its set.
@@ -131,12 +131,62 @@ impl Recent {
     }
 }
 
-/// Whether a change took the resource with these names away after a moment.
-pub(super) fn went_later(connection: &rusqlite::Connection, names: (i64, i64), moment: Datetime) -> Result<bool> {
+/// When the snapshot of a list began. What changes have brought since then is newer than what it lists.
+#[derive(Clone, Copy, Debug)]
+pub struct Snapshot {
+    /// By the clock of the Source: changes with a time from then on are newer.
+    at: i64,
+    /// By our clock: changes without a time that were seen for the first time from then on are newer. `i64::MAX` if the two
+    /// clocks cannot be compared.
+    seen: i64,
+}
+
+impl Snapshot {
+    /// So much earlier than it was listed before, a new edition of a list cannot have been begun, if its clock is right.
+    const LONGEST: i64 = 3_600_000_000_000;
+    /// An `at` may be in whole seconds.
+    const SECOND: i64 = 1_000_000_000;
+
+    /// That of a list of this `at`, an earlier edition of which was read at `listed`, by our clock.
+    #[must_use]
+    pub fn new(at: Datetime, listed: Option<Datetime>) -> Self {
+        let at = at.nanos();
+        let is_comparable = listed.is_some_and(|listed| at >= listed.nanos().saturating_sub(Self::LONGEST));
+        Self { at, seen: if is_comparable { at.saturating_add(Self::SECOND) } else { i64::MAX } }
+    }
+
+    /// Of which nothing is known: all changes are newer.
+    #[must_use]
+    pub fn unknown() -> Self {
+        Self { at: i64::MIN, seen: i64::MAX }
+    }
+
+    pub(super) fn at(self) -> i64 {
+        self.at
+    }
+
+    pub(super) fn seen(self) -> i64 {
+        self.seen
+    }
+
+    /// Whether a version is newer that a change brought: `begin` is when it began, `seen` when a change without a time was first
+    /// seen.
+    pub(super) fn is_before(self, begin: i64, seen: Option<i64>) -> bool {
+        begin >= self.at || seen >= Some(self.seen)
+    }
+}
+
+/// The time at which a version `v` was first seen that a change without a time brought, as SQL.
+pub(super) const SEEN: &str = "CASE WHEN v.change < 4 THEN (SELECT s.time FROM sync s WHERE s.id = v.came) END";
+
+/// Whether a change took the resource with these names away after a snapshot.
+pub(super) fn went_later(connection: &rusqlite::Connection, names: (i64, i64), snapshot: Snapshot) -> Result<bool> {
     let mut statement = connection.prepare_cached(
-        "SELECT EXISTS (SELECT 1 FROM version WHERE name IN (?1, ?2) AND gone IN (3, 7) AND until >= ?3)",
+        "SELECT EXISTS (SELECT 1 FROM version v WHERE v.name IN (?1, ?2)
+             AND (v.gone IN (3, 7) AND v.until >= ?3
+                 OR v.gone = 3 AND (SELECT s.time FROM sync s WHERE s.id = v.went) >= ?4))",
     )?;
-    Ok(statement.query_row(params![names.0, names.1, moment.nanos()], |row| row.get(0))?)
+    Ok(statement.query_row(params![names.0, names.1, snapshot.at, snapshot.seen], |row| row.get(0))?)
 }
 
 impl<'w> Transaction<'w> {
@@ -417,9 +467,8 @@ impl<'w> Transaction<'w> {
         Ok(())
     }
 
-    /// Says when the snapshot began of the document that is read next. What changes have brought since then
-    /// is newer than what it lists.
-    pub fn reading(&mut self, snapshot: Option<Datetime>) {
+    /// Says when the snapshot began of the document that is read next.
+    pub fn reading(&mut self, snapshot: Option<Snapshot>) {
         self.snapshot = snapshot;
     }
 
@@ -428,7 +477,7 @@ impl<'w> Transaction<'w> {
         Tree::row(&self.transaction, directory, name)
     }
 
-    /// Whether a change took the resource of a spot away after the snapshot that is being read.
+    /// Whether a change took the resource of a spot away after the snapshot of what is being read.
     fn went_later(&self, spot: &Spot<'_>, id: i64) -> Result<bool> {
         let Some(snapshot) = self.snapshot else { return Ok(false) };
         went_later(&self.transaction, self.names(spot, id)?, snapshot)
@@ -483,12 +532,14 @@ impl<'w> Transaction<'w> {
     fn update(&mut self, spot: &Spot<'_>, id: i64, version: i64, document: i64, record: &Record) -> Result<Upserted> {
         let hashes = (!record.hashes.is_empty()).then(|| record.hashes.to_bytes());
         let media = self.media(record.media.as_deref())?;
-        let snapshot = self.snapshot.map(Datetime::nanos);
+        let snapshot = self.snapshot;
         let (same, same_bytes, agrees, listed) = self
             .transaction
             .prepare_cached(
-                "SELECT mtime, dated, CASE WHEN settled THEN NULL ELSE size END, hashes, media, extra, document, change, begin
-                 FROM version WHERE id = ?1",
+                &format!(
+                "SELECT mtime, dated, CASE WHEN settled THEN NULL ELSE size END, hashes, media, extra, document, change, begin,
+                     {SEEN} FROM version v WHERE id = ?1"
+            )
             )?
             .query_row([version], |row| {
                 let dated: u8 = row.get(1)?;
@@ -514,7 +565,8 @@ impl<'w> Transaction<'w> {
                 let agrees = facts.compared_with(&Listed::of(record)) == Sameness::Same;
                 // What a change said of it needs not be said in the same words by a list.
                 let changed = How::of(row.get(7)?).is_some_and(How::is_change);
-                let newer = changed && snapshot.is_some_and(|snapshot| row.get(8).is_ok_and(|begin: i64| begin >= snapshot));
+                let (begin, seen) = (row.get(8)?, row.get(9)?);
+                let newer = changed && snapshot.is_some_and(|snapshot| snapshot.is_before(begin, seen));
                 let same = same || newer || changed && agrees && row.get::<_, Option<i64>>(4)? == media;
                 Ok((same, same_bytes, agrees, row.get::<_, i64>(6)?))
             })?;
@@ -646,13 +698,15 @@ impl<'w> Transaction<'w> {
     /// Visits what [`Transaction::unseen`] counts as gone; returns the number of doubtful ones.
     fn each_unseen(&self, rset: i64, mut visit: impl FnMut(Gone)) -> Result<u64> {
         // Rows are visited while names are only marked; the statement ends before anything changes.
-        let mut statement = self.transaction.prepare_cached(
+        let mut statement = self.transaction.prepare_cached(&format!(
             "SELECT n.id, n.parent, n.name, n.version, CASE WHEN ?2 THEN v.document END FROM name n
              LEFT JOIN version v ON (?2 OR ?3 IS NOT NULL) AND v.id = n.version
-             WHERE n.rset = ?1 AND n.version IS NOT NULL AND NOT COALESCE(v.change < ?4 AND v.begin >= ?3, 0)",
-        )?;
-        let snapshot = self.snapshot.map(Datetime::nanos);
-        let mut rows = statement.query(params![rset, !self.kept.is_empty(), snapshot, How::LISTED])?;
+             WHERE n.rset = ?1 AND n.version IS NOT NULL
+                 AND NOT COALESCE(v.change < ?4 AND (v.begin >= ?3 OR {SEEN} >= ?5), 0)"
+        ))?;
+        let snapshot = self.snapshot;
+        let (at, seen) = (snapshot.map(Snapshot::at), snapshot.map(Snapshot::seen));
+        let mut rows = statement.query(params![rset, !self.kept.is_empty(), at, How::LISTED, seen])?;
         let mut doubtful = 0;
         while let Some(row) = rows.next()? {
             let id: i64 = row.get(0)?;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use super::lists::{self, Budget, Lists};
 use super::spooled::Spooled;
 use super::{Engine, SyncError, check, dumps, sets};
-use crate::catalog::{CatalogError, Compared, Comparison, Difference, SetRow, SetState};
-use crate::document::{Capability, Facts};
+use crate::catalog::{CatalogError, Compared, Comparison, Difference, SetRow, SetState, Snapshot};
+use crate::document::{Capability, Datetime, Facts};
 use crate::source::FoundSet;
 
 /// The most findings of one kind that are told one by one.
@@ -155,14 +155,15 @@ async fn bring(engine: &Arc<Engine>, set: &SetRow, found: &FoundSet) -> Result<L
 }
 
 fn compare(engine: &Engine, set: &SetRow, lists: Lists, mut audit: Audit) -> Result<Audit, SyncError> {
-    let oldest = lists.cursor();
+    let listed = sets::listed_at(engine, set)?;
+    let oldest = lists.cursor().map(|at| Snapshot::new(at, listed));
     let whole = lists.failed.is_empty();
     engine.readers.ask(|reader| {
         let mut comparison = Comparison::new(reader, set.id, set.directory);
         let mut all = whole;
         let budget = Budget::new(&engine.config.bounds);
         for document in &lists.read {
-            all &= compare_document(engine, document, &budget, &mut comparison, &mut audit)?;
+            all &= compare_document(engine, document, listed, &budget, &mut comparison, &mut audit)?;
         }
         // Of what was not read nobody knows what it lists.
         if all {
@@ -179,6 +180,7 @@ fn compare(engine: &Engine, set: &SetRow, lists: Lists, mut audit: Audit) -> Res
 fn compare_document(
     engine: &Engine,
     document: &Spooled,
+    listed: Option<Datetime>,
     budget: &Budget,
     comparison: &mut Comparison<'_>,
     audit: &mut Audit,
@@ -190,7 +192,8 @@ fn compare_document(
             return Ok(false);
         }
     };
-    let at = document.at().unwrap_or_else(crate::document::Datetime::now);
+    let at = document.at().unwrap_or_else(Datetime::now);
+    let snapshot = document.at().map(|at| Snapshot::new(at, listed));
     loop {
         let entry = match reader.next() {
             Ok(Some(entry)) => entry,
@@ -216,7 +219,7 @@ fn compare_document(
             differences,
             problem: None,
         };
-        match comparison.entry(&record, document.at())? {
+        match comparison.entry(&record, snapshot)? {
             Compared::Same => {}
             Compared::Repeated => audit.listed -= 1,
             Compared::Newer => audit.newer += 1,

@@ -15,9 +15,9 @@ use super::lists::{self, Budget, Lists};
 use super::seed::{self, Baseline};
 use super::spooled::Spooled;
 use super::status::Status;
-use super::{Engine, Summary, SyncError};
+use super::{Engine, Summary, SyncError, sets};
 use crate::catalog::{
-    CatalogError, DocumentRow, Outcome, Recent, SetRow, SetState, SyncResult, Tally, Transaction, Writer,
+    CatalogError, DocumentRow, Outcome, Recent, SetRow, SetState, Snapshot, SyncResult, Tally, Transaction, Writer,
 };
 use crate::document::{Datetime, Warnings};
 use crate::path::Mapper;
@@ -87,7 +87,8 @@ pub(super) async fn bring(
     let newest = lists.read.iter().map(|document| document.at()).chain(lists.indexes.iter().map(|row| row.at)).max();
     let edition = newest.filter(|_| !lists.read.is_empty()).map(|at| Edition { at });
     let store = Arc::clone(&engine.store);
-    let work = Work { lists, dumped, accept_deletions, followed, recent, budget, store };
+    let listed = sets::listed_at(engine, set)?;
+    let work = Work { lists, dumped, accept_deletions, followed, listed, recent, budget, store };
     let ledger = engine.ledger.clone();
     let applying = engine.ledger.step(move |writer| {
         let applied = writer.long(|writer| apply(writer, &mapper, &status, &own, work));
@@ -129,6 +130,8 @@ struct Work {
     accept_deletions: bool,
     /// Whether changes are followed, or notified of, so that the tree may be newer than its lists.
     followed: bool,
+    /// When an earlier edition of them was read.
+    listed: Option<Datetime>,
     /// For what follows this step.
     recent: Recent,
     /// What may still be read.
@@ -144,7 +147,7 @@ fn apply(
     set: &SetRow,
     work: Work,
 ) -> Result<((Summary, Applied), crate::catalog::Changes), CatalogError> {
-    let Work { lists, dumped, accept_deletions, followed, recent, budget, store } = work;
+    let Work { lists, dumped, accept_deletions, followed, listed, recent, budget, store } = work;
     let mut summary = Summary { not_modified: lists.unchanged.len() as u64, ..Summary::default() };
     let cursor = lists.cursor();
     let edition = lists.edition();
@@ -172,7 +175,8 @@ fn apply(
     }
     let read_some = !lists.read.is_empty();
     // A list of which it is not known when it was made undoes no change.
-    let guard = |at: Option<Datetime>| followed.then(|| at.unwrap_or(Datetime::from_nanos(i64::MIN)));
+    let guard =
+        |at: Option<Datetime>| followed.then(|| at.map_or_else(Snapshot::unknown, |at| Snapshot::new(at, listed)));
     let (mut whole_documents, mut fresh) = (Vec::new(), Vec::new());
     let mut documents = lists.read.into_iter().map(Arc::new);
     std::thread::scope(|scope| -> Result<(), CatalogError> {

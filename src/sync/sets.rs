@@ -232,6 +232,11 @@ fn listed_key(row: &SetRow) -> String {
     format!("listed {}", row.id)
 }
 
+/// When the lists of a set were read or found unchanged last.
+pub(super) fn listed_at(engine: &Engine, row: &SetRow) -> Result<Option<Datetime>, SyncError> {
+    noted(engine, &listed_key(row))
+}
+
 /// Whether the lists of a set are to be read although its changes are followed.
 fn is_list_due(engine: &Engine, row: &SetRow) -> Result<bool, SyncError> {
     let Some(relist) = engine.config.relist else { return Ok(false) };
@@ -304,11 +309,16 @@ fn as_found(row: &SetRow, offers: &[Offer]) -> FoundSet {
     }
 }
 
-/// How long ago the time was that is kept under a key; `None` if there is none, or it lies ahead: the clock was set back.
-fn age(engine: &Engine, key: &str) -> Result<Option<Duration>, SyncError> {
+/// The time that is kept under a key.
+fn noted(engine: &Engine, key: &str) -> Result<Option<Datetime>, SyncError> {
     let noted = engine.readers.ask(|reader| reader.meta(key))?;
-    let noted: Option<i64> = noted.and_then(|text| text.parse().ok());
-    Ok(noted.and_then(|noted| u64::try_from(Datetime::now().nanos() - noted).ok()).map(Duration::from_nanos))
+    Ok(noted.and_then(|text| text.parse().ok()).map(Datetime::from_nanos))
+}
+
+/// How long ago that was; `None` if there is none, or it lies ahead: the clock was set back.
+fn age(engine: &Engine, key: &str) -> Result<Option<Duration>, SyncError> {
+    let age = noted(engine, key)?.map(|noted| Datetime::now().nanos() - noted.nanos());
+    Ok(age.and_then(|age| u64::try_from(age).ok()).map(Duration::from_nanos))
 }
 
 /// Keeps what was found.
