@@ -703,6 +703,39 @@ fn a_list_of_unknown_time_undoes_no_change() {
 }
 
 #[test]
+fn a_list_of_unknown_time_that_has_changed_corrects_what_was_known_before() {
+    let mut source = Source::start(&[("/a", "a"), ("/b", "b")], &["changelist"]);
+    let list = |source: &Source| {
+        let entries: String = source.now.iter().map(|(path, bytes)| entry_of(&source.url(path), bytes)).collect();
+        source.server.file("/resourcelist.xml", document("resourcelist", "", "", &entries));
+    };
+    list(&source);
+    source.changes("");
+    let mirror = Mirror::mount(&source.url("/"), "poll=0,relist=1s");
+    let created = source.does("created", "/y", 20, "y");
+    source.changes(&created);
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    mirror.unmount();
+    // An hour passes.
+    let catalog = rusqlite::Connection::open(mirror.cache.join("catalog.db")).unwrap();
+    catalog.execute("UPDATE sync SET time = time - 3600000000000", []).unwrap();
+    drop(catalog);
+    assert!(mirror.try_mount().status.success());
+    // It goes, and no Change List reports that; the same list as before, from before that, is no reason to.
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    source.remove("/y");
+    source.put("/a", b"a, in a later list");
+    list(&source);
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    is_complete(&mirror);
+}
+
+#[test]
 fn the_open_list_goes_on_to_be_polled_when_its_index_is_written_again() {
     for dated in [false, true] {
         let mut source = Source::start(&[("/a", "a")], &["changelist"]);

@@ -26,6 +26,8 @@ impl How {
     pub(super) const LISTED: i64 = 8;
     /// What only an archive tells of, which is no change.
     pub(super) const ARCHIVED: Self = Self(16);
+    /// Numbers below this one are of changes without a time.
+    pub(super) const DATED: i64 = 4;
     const EXACT: i64 = 4;
 
     /// A change that the Source told of; `exact` if it gave the change a time of its own.

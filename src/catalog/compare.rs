@@ -118,7 +118,7 @@ impl<'r> Comparison<'r> {
             "SELECT mtime, dated, CASE WHEN settled THEN NULL ELSE size END, hashes, change, begin, {SEEN} FROM version v
              WHERE id = ?1"
         ))?;
-        Ok(statement.query_row([version], |row| {
+        Ok(statement.query_row([version, snapshot.map_or(0, Snapshot::kinds)], |row| {
             let changed = How::of(row.get(4)?).is_some_and(How::is_change);
             let (begin, seen) = (row.get(5)?, row.get(6)?);
             if changed && snapshot.is_some_and(|snapshot| snapshot.is_before(begin, seen)) {
@@ -162,10 +162,11 @@ impl<'r> Comparison<'r> {
     pub fn extra(&self, snapshot: Option<Snapshot>, mut visit: impl FnMut(String)) -> Result<()> {
         let mut statement = self.connection().prepare_cached(&format!(
             "SELECT n.id FROM name n JOIN version v ON v.id = n.version
-             WHERE n.rset = ?1 AND NOT COALESCE(v.change < ?3 AND (v.begin >= ?2 OR {SEEN} >= ?4), 0)"
+             WHERE n.rset = ?1 AND NOT COALESCE(v.change < ?3 AND (v.begin >= ?4 OR {SEEN} >= ?5), 0)"
         ))?;
         let (at, seen) = (snapshot.map(Snapshot::at), snapshot.map(Snapshot::seen));
-        let mut rows = statement.query(params![self.rset, at, How::LISTED, seen])?;
+        let kinds = snapshot.map(Snapshot::kinds);
+        let mut rows = statement.query(params![self.rset, kinds, How::LISTED, at, seen])?;
         while let Some(row) = rows.next()? {
             let id: i64 = row.get(0)?;
             if !self.seen.contains(id) {

@@ -351,13 +351,13 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Lists of resources that are complete, and of this time (or else of now), make up for changes that were lost before.
+    /// Lists of resources that are complete, and of this time, make up for changes that were lost before.
     ///
     /// # Errors
     /// If SQLite fails.
     pub fn lists_make_up(&self, rset: i64, at: Option<Datetime>) -> Result<()> {
         self.connection().execute(
-            "UPDATE feed SET lost = NULL WHERE rset = ?1 AND (?2 IS NULL OR lost <= ?2)",
+            "UPDATE feed SET lost = NULL WHERE rset = ?1 AND lost <= ?2",
             params![rset, at.map(Datetime::nanos)],
         )?;
         Ok(())

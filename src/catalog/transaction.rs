@@ -136,14 +136,17 @@ impl Recent {
 pub struct Snapshot {
     /// By the clock of the Source: changes with a time from then on are newer.
     at: i64,
-    /// By our clock: changes without a time that were seen for the first time from then on are newer. `i64::MAX` if the two
-    /// clocks cannot be compared.
+    /// By our clock: changes of these kinds that were seen for the first time from then on are newer.
     seen: i64,
+    /// The number below which the kinds of those changes are: without a time, or all of them.
+    kinds: i64,
 }
 
 impl Snapshot {
     /// So much earlier than it was listed before, a new edition of a list cannot have been begun, if its clock is right.
     const LONGEST: i64 = 3_600_000_000_000;
+    /// How long lists are written.
+    const TO_WRITE: i64 = 600_000_000_000;
     /// An `at` may be in whole seconds.
     const SECOND: i64 = 1_000_000_000;
 
@@ -152,13 +155,20 @@ impl Snapshot {
     pub fn new(at: Datetime, listed: Option<Datetime>) -> Self {
         let at = at.nanos();
         let is_comparable = listed.is_some_and(|listed| at >= listed.nanos().saturating_sub(Self::LONGEST));
-        Self { at, seen: if is_comparable { at.saturating_add(Self::SECOND) } else { i64::MAX } }
+        let seen = if is_comparable { at.saturating_add(Self::SECOND) } else { i64::MAX };
+        Self { at, seen, kinds: How::DATED }
     }
 
-    /// Of which nothing is known: all changes are newer.
+    /// That of a list without a time, which has changed since it was read at `listed`, by our clock; or else nothing is known
+    /// of it, and all changes are newer.
     #[must_use]
-    pub fn unknown() -> Self {
-        Self { at: i64::MIN, seen: i64::MAX }
+    pub fn changed_since(listed: Option<Datetime>) -> Self {
+        match listed {
+            Some(listed) => {
+                Self { at: i64::MAX, seen: listed.nanos().saturating_sub(Self::TO_WRITE), kinds: How::LISTED }
+            }
+            None => Self { at: i64::MIN, seen: i64::MAX, kinds: How::DATED },
+        }
     }
 
     pub(super) fn at(self) -> i64 {
@@ -169,24 +179,29 @@ impl Snapshot {
         self.seen
     }
 
-    /// Whether a version is newer that a change brought: `begin` is when it began, `seen` when a change without a time was first
-    /// seen.
+    pub(super) fn kinds(self) -> i64 {
+        self.kinds
+    }
+
+    /// Whether a version is newer that a change brought: `begin` is when it began, `seen` when the change was first seen, if it
+    /// is of one of the kinds.
     pub(super) fn is_before(self, begin: i64, seen: Option<i64>) -> bool {
         begin >= self.at || seen >= Some(self.seen)
     }
 }
 
-/// The time at which a version `v` was first seen that a change without a time brought, as SQL.
-pub(super) const SEEN: &str = "CASE WHEN v.change < 4 THEN (SELECT s.time FROM sync s WHERE s.id = v.came) END";
+/// The time at which a version `v` was first seen that a change below the kind `?2` brought, as SQL.
+pub(super) const SEEN: &str = "CASE WHEN v.change < ?2 THEN (SELECT s.time FROM sync s WHERE s.id = v.came) END";
 
 /// Whether a change took the resource with these names away after a snapshot.
 pub(super) fn went_later(connection: &rusqlite::Connection, names: (i64, i64), snapshot: Snapshot) -> Result<bool> {
     let mut statement = connection.prepare_cached(
         "SELECT EXISTS (SELECT 1 FROM version v WHERE v.name IN (?1, ?2)
              AND (v.gone IN (3, 7) AND v.until >= ?3
-                 OR v.gone = 3 AND (SELECT s.time FROM sync s WHERE s.id = v.went) >= ?4))",
+                 OR v.gone IN (3, 7) AND v.gone < ?5 AND (SELECT s.time FROM sync s WHERE s.id = v.went) >= ?4))",
     )?;
-    Ok(statement.query_row(params![names.0, names.1, snapshot.at, snapshot.seen], |row| row.get(0))?)
+    let values = params![names.0, names.1, snapshot.at, snapshot.seen, snapshot.kinds];
+    Ok(statement.query_row(values, |row| row.get(0))?)
 }
 
 impl<'w> Transaction<'w> {
@@ -467,6 +482,23 @@ impl<'w> Transaction<'w> {
         Ok(())
     }
 
+    /// Notes the edition of lists that have no time of their own.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn note_edition(&self, rset: i64, edition: &str) -> Result<()> {
+        set_meta(&self.transaction, &format!("edition {rset}"), edition)
+    }
+
+    /// Whether the edition of lists without a time that was noted last is another.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn is_new_edition(&self, rset: i64, edition: &str) -> Result<bool> {
+        let known = super::writer::meta(&self.transaction, &format!("edition {rset}"))?;
+        Ok(known.is_some_and(|known| known != edition))
+    }
+
     /// Says when the snapshot began of the document that is read next.
     pub fn reading(&mut self, snapshot: Option<Snapshot>) {
         self.snapshot = snapshot;
@@ -541,7 +573,7 @@ impl<'w> Transaction<'w> {
                      {SEEN} FROM version v WHERE id = ?1"
             )
             )?
-            .query_row([version], |row| {
+            .query_row([version, snapshot.map_or(0, Snapshot::kinds)], |row| {
                 let dated: u8 = row.get(1)?;
                 // Of a resource of which nothing is said, only the edition of its list tells.
                 let silent = record.size.is_none() && hashes.is_none();
@@ -699,14 +731,14 @@ impl<'w> Transaction<'w> {
     fn each_unseen(&self, rset: i64, mut visit: impl FnMut(Gone)) -> Result<u64> {
         // Rows are visited while names are only marked; the statement ends before anything changes.
         let mut statement = self.transaction.prepare_cached(&format!(
-            "SELECT n.id, n.parent, n.name, n.version, CASE WHEN ?2 THEN v.document END FROM name n
-             LEFT JOIN version v ON (?2 OR ?3 IS NOT NULL) AND v.id = n.version
+            "SELECT n.id, n.parent, n.name, n.version, CASE WHEN ?3 THEN v.document END FROM name n
+             LEFT JOIN version v ON (?3 OR ?4 IS NOT NULL) AND v.id = n.version
              WHERE n.rset = ?1 AND n.version IS NOT NULL
-                 AND NOT COALESCE(v.change < ?4 AND (v.begin >= ?3 OR {SEEN} >= ?5), 0)"
+                 AND NOT COALESCE(v.change < ?5 AND (v.begin >= ?4 OR {SEEN} >= ?6), 0)"
         ))?;
-        let snapshot = self.snapshot;
-        let (at, seen) = (snapshot.map(Snapshot::at), snapshot.map(Snapshot::seen));
-        let mut rows = statement.query(params![rset, !self.kept.is_empty(), at, How::LISTED, seen])?;
+        let (at, seen) = (self.snapshot.map(Snapshot::at), self.snapshot.map(Snapshot::seen));
+        let kinds = self.snapshot.map(Snapshot::kinds);
+        let mut rows = statement.query(params![rset, kinds, !self.kept.is_empty(), at, How::LISTED, seen])?;
         let mut doubtful = 0;
         while let Some(row) = rows.next()? {
             let id: i64 = row.get(0)?;
