@@ -717,6 +717,41 @@ fn a_package_that_is_not_what_its_dump_says_is_trusted_only_where_members_have_h
 }
 
 #[test]
+fn a_package_whose_manifest_is_an_index_of_manifests_is_read_through_it() {
+    let server = Server::start();
+    let own = items(&server, 5);
+    let part = |name: &str, items: &[Item]| Item {
+        path: format!("/manifests/{name}"),
+        ..Item::new("http://a.example/x", manifest(EARLY, items).as_bytes())
+    };
+    let index = support::index(
+        "resourcedump-manifest",
+        &format!("at=\"{EARLY}\""),
+        &["one.xml".to_owned(), "two.xml".to_owned()],
+    )
+    .replace("<loc>one.xml</loc>", "<loc>one.xml</loc><rs:md path=\"/manifests/one.xml\"/>")
+    .replace("<loc>two.xml</loc>", "<loc>http://a.example/manifests/two.xml</loc><rs:md path=\"/manifests/two.xml\"/>");
+    let members: Vec<Item> =
+        own.iter().cloned().chain([part("one.xml", &own[..2]), part("two.xml", &own[2..])]).collect();
+    hostile(&own, &server, package_with(&index, &members));
+    dump::offer(&server, &["resourcedump"]);
+    let mirror = Mirror::mount(&server.url("/"), "");
+    let names: Vec<String> = own.iter().map(|item| item.uri[server.url("/").len()..].to_owned()).collect();
+    assert_eq!(mirror.files(), names);
+    for (item, name) in own.iter().zip(&names) {
+        assert_eq!(mirror.read(name).unwrap(), item.bytes);
+    }
+    assert_eq!(singles(&server), 0, "all of it lies in the package");
+    assert_eq!(mirror.status()["state"], "complete");
+    // One of the manifests is not there: nothing of the package is taken for the tree.
+    server.file("/package.zip", package_with(&index, &members[..6]));
+    let mirror = Mirror::mount(&server.url("/"), "");
+    assert_eq!(mirror.status()["state"], "partial");
+    assert_eq!(mirror.files(), Vec::<String>::new());
+    assert!(mirror.errors().contains("the package has no manifests/two.xml"), "{}", mirror.errors());
+}
+
+#[test]
 fn a_manifest_and_its_package_that_disagree_are_reported_and_the_rest_serves() {
     let server = Server::start();
     let own = items(&server, 5);

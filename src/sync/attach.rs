@@ -57,7 +57,11 @@ impl Attacher {
         let total = package.total().or_else(|| package.file.metadata().map(|metadata| metadata.len()).ok());
         let partial =
             Partial::new(Arc::clone(&package.file), total.unwrap_or(0), move |begin, end| own.has(begin, end));
-        let directory = Directory::read(partial, bounds).map_err(|error| failed(error.to_string()))?;
+        let mut directory = Directory::read(partial, bounds).map_err(|error| failed(error.to_string()))?;
+        // Manifests do not name themselves.
+        for name in std::iter::once(MANIFEST).chain(document.manifests.iter().map(String::as_str)) {
+            directory.find(name);
+        }
         let (package, told, fresh) = (Arc::clone(package), Vec::new(), Vec::new());
         Ok(Self {
             package,
@@ -224,7 +228,7 @@ impl Attacher {
     }
 
     /// Says what did not fit, and notes that the package has been gone through.
-    pub(super) fn finish(mut self, transaction: &Transaction<'_>, status: &Status) -> Result<Fresh, CatalogError> {
+    pub(super) fn finish(self, transaction: &Transaction<'_>, status: &Status) -> Result<Fresh, CatalogError> {
         let url = &self.package.url;
         self.told.iter().for_each(|told| status.error(told));
         if self.flawed > self.told.len() as u64 {
@@ -233,8 +237,6 @@ impl Attacher {
         if let Some(why) = &self.directory.broken {
             status.error(&format!("{url}: {why}"));
         }
-        // The manifest does not name itself.
-        self.directory.find(MANIFEST);
         match self.directory.unused() {
             0 => {}
             // What a later record made out of date has no place in the manifest that was written for it.

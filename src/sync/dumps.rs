@@ -25,7 +25,7 @@ use super::status::Status;
 use super::{Engine, SyncError};
 use crate::bounds::{self, Bounds};
 use crate::catalog::{DocumentRow, PackageRow, Recent, SetRow};
-use crate::document::{Capability, Datetime, Facts, Limits, Reader};
+use crate::document::{Capability, Datetime, Facts, Kind, Limits, Reader};
 use crate::source::{Asked, FoundSet, SourceError, Trouble};
 use crate::store::archive::{Found, Member};
 
@@ -448,6 +448,7 @@ async fn inner_manifest(
     }
 }
 
+/// The manifest, or the manifests in the same package that it is an index of, one after the other.
 async fn manifest_in(
     engine: &Arc<Engine>,
     package: &Arc<Package>,
@@ -456,74 +457,135 @@ async fn manifest_in(
     capability: Capability,
 ) -> Result<Spooled, SourceError> {
     let failed = |trouble| SourceError::new(&row.url, trouble);
-    let (found, broken) = engine.packages.find_one(package, MANIFEST, patient).await?;
+    let (index, parts) = manifest_at(engine, package, row, patient, capability, MANIFEST).await?;
+    let mut whole: Option<Spooled> = None;
+    for name in &parts {
+        let (part, further) = manifest_at(engine, package, row, patient, capability, name).await?;
+        if !further.is_empty() {
+            return Err(failed(Trouble::Nowhere(format!("{name} is an index, within an index of manifests"))));
+        }
+        match &mut whole {
+            None => whole = Some(part),
+            Some(whole) => {
+                whole.row.at = [whole.row.at, part.row.at].into_iter().flatten().min();
+                whole.append(part);
+            }
+        }
+    }
+    let Some(mut whole) = whole else { return Ok(index) };
+    whole.manifests = parts;
+    // When the snapshot began, the earliest of them says.
+    whole.row.at = [whole.row.at, index.row.at].into_iter().flatten().min();
+    Ok(whole)
+}
+
+/// Reads one document of manifests from a package; the second part of the answer is what it names, if it is an index.
+async fn manifest_at(
+    engine: &Arc<Engine>,
+    package: &Arc<Package>,
+    row: &PackageRow,
+    patient: bool,
+    capability: Capability,
+    name: &str,
+) -> Result<(Spooled, Vec<String>), SourceError> {
+    let failed = |trouble| SourceError::new(&row.url, trouble);
+    let (found, broken) = engine.packages.find_one(package, name, patient).await?;
     let member = match found {
         Found::Member(member) => member,
         Found::Missing => {
             let broken = broken.map(|why| format!("{why}; ")).unwrap_or_default();
-            return Err(failed(Trouble::Nowhere(format!("{broken}the package has no {MANIFEST}"))));
+            return Err(failed(Trouble::Nowhere(format!("{broken}the package has no {name}"))));
         }
-        Found::Refused(why) => return Err(failed(Trouble::Nowhere(format!("{MANIFEST}: {why}")))),
+        Found::Refused(why) => return Err(failed(Trouble::Nowhere(format!("{name}: {why}")))),
     };
-    let (bounds, prefer) = (engine.config.bounds, engine.config.prefer.clone());
-    if member.size > bounds.document {
-        return Err(failed(bounds::DOCUMENT.passed("the size of its manifest", &bounds).into()));
+    if member.size > engine.config.bounds.document {
+        let beyond = bounds::DOCUMENT.passed("the size of its manifest", &engine.config.bounds);
+        return Err(failed(beyond.into()));
     }
     engine.packages.bring_member(package, &member, || ()).await?;
-    let (own, store, row) = (Arc::clone(package), Arc::clone(&engine.store), row.clone());
-    let spooled = tokio::task::spawn_blocking(move || spool(&own, &member, &store, &row, capability, (bounds, prefer)));
+    let unpacking = Unpacking {
+        package: Arc::clone(package),
+        member,
+        name: name.to_owned(),
+        store: Arc::clone(&engine.store),
+        row: row.clone(),
+        capability,
+        bounds: engine.config.bounds,
+        prefer: engine.config.prefer.clone(),
+    };
+    let spooled = tokio::task::spawn_blocking(move || unpacking.spool());
     spooled.await.unwrap_or_else(|error| Err(failed(Trouble::Broken(error.to_string()))))
 }
 
-fn spool(
-    package: &Arc<Package>,
-    member: &Member,
-    store: &crate::store::Store,
-    row: &PackageRow,
+/// A manifest that is taken out of its package.
+struct Unpacking {
+    package: Arc<Package>,
+    member: Member,
+    /// The name of the member.
+    name: String,
+    store: Arc<crate::store::Store>,
+    row: PackageRow,
     capability: Capability,
-    (bounds, prefer): (Bounds, Option<Arc<str>>),
-) -> Result<Spooled, SourceError> {
-    let failed = |trouble| SourceError::new(&row.url, trouble);
-    let disk = |error: std::io::Error| failed(Trouble::Disk(error.to_string()));
-    let mut stream = member
-        .stream(Arc::clone(&package.file))
-        .map_err(|error| failed(Trouble::Nowhere(format!("{MANIFEST}: {error}"))))?;
-    let mut file = store.spool().map_err(disk)?;
-    let mut buffer = vec![0; 256 << 10];
-    loop {
-        match stream.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(count) => std::io::Write::write_all(&mut file, &buffer[..count]).map_err(disk)?,
-            Err(error) => return Err(failed(Trouble::Nowhere(format!("{MANIFEST}: {error}")))),
+    bounds: Bounds,
+    prefer: Option<Arc<str>>,
+}
+
+impl Unpacking {
+    fn spool(self) -> Result<(Spooled, Vec<String>), SourceError> {
+        let Self { package, member, name, store, row, capability, bounds, prefer } = self;
+        let failed = |trouble| SourceError::new(&row.url, trouble);
+        let disk = |error: std::io::Error| failed(Trouble::Disk(error.to_string()));
+        let mut stream = member
+            .stream(Arc::clone(&package.file))
+            .map_err(|error| failed(Trouble::Nowhere(format!("{name}: {error}"))))?;
+        let mut file = store.spool().map_err(disk)?;
+        let mut buffer = vec![0; 256 << 10];
+        loop {
+            match stream.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => std::io::Write::write_all(&mut file, &buffer[..count]).map_err(disk)?,
+                Err(error) => return Err(failed(Trouble::Nowhere(format!("{name}: {error}")))),
+            }
         }
+        let path = file.into_temp_path();
+        let base = Url::parse(&row.url).map_err(|error| failed(Trouble::BadUrl(error.to_string())))?;
+        let opened = std::fs::File::open(&path).map_err(disk)?;
+        let unreadable = |error: crate::document::DocumentError| {
+            let place = format!("{name}, line {}, column {}", error.line, error.column);
+            failed(Trouble::Nowhere(format!("{place}: {}", error.problem)))
+        };
+        let mut reader = Reader::open(&opened, &row.url, Limits::of(&bounds)).map_err(unreadable)?;
+        let head = reader.head().clone();
+        if let Some(other) = head.capability().filter(|one| *one != capability) {
+            return Err(failed(Trouble::Nowhere(format!("{name} is a {other}, where a manifest was expected"))));
+        }
+        let mut parts = Vec::new();
+        while head.kind == Kind::SitemapIndex
+            && let Some(entry) = reader.next().map_err(unreadable)?
+        {
+            if parts.len() as u64 >= bounds.documents {
+                return Err(failed(bounds::DOCUMENTS.passed("the number of its manifests", &bounds).into()));
+            }
+            let inside = entry.md.get("path").unwrap_or_else(|| entry.loc.rsplit('/').next().unwrap_or_default());
+            parts.push(inside.trim_start_matches('/').to_owned());
+        }
+        let facts = Facts::of_attributes(&head.md, 0, reader.warnings_mut());
+        let own = DocumentRow {
+            id: 0,
+            url: row.url.clone(),
+            etag: None,
+            last_modified: None,
+            at: facts.at.or(facts.lastmod).or(facts.from),
+            part: true,
+            entries: 0,
+            package: Some(row.id),
+            next: None,
+        };
+        let about = About::of(&head, &facts, &base);
+        let document =
+            Spooled { package: Some(Arc::clone(&package)), ..Spooled::new(own, base, path, about, bounds, prefer) };
+        Ok((Spooled { row: manifest_row(&row, &document), ..document }, parts))
     }
-    let path = file.into_temp_path();
-    let base = Url::parse(&row.url).map_err(|error| failed(Trouble::BadUrl(error.to_string())))?;
-    let opened = std::fs::File::open(&path).map_err(disk)?;
-    let unreadable = |error: crate::document::DocumentError| {
-        failed(Trouble::Nowhere(format!("{MANIFEST}, line {}, column {}: {}", error.line, error.column, error.problem)))
-    };
-    let mut reader = Reader::open(&opened, &row.url, Limits::of(&bounds)).map_err(unreadable)?;
-    let head = reader.head().clone();
-    if let Some(other) = head.capability().filter(|one| *one != capability) {
-        return Err(failed(Trouble::Nowhere(format!("{MANIFEST} is a {other}, where a manifest was expected"))));
-    }
-    let facts = Facts::of_attributes(&head.md, 0, reader.warnings_mut());
-    let own = DocumentRow {
-        id: 0,
-        url: row.url.clone(),
-        etag: None,
-        last_modified: None,
-        at: facts.at.or(facts.lastmod).or(facts.from),
-        part: true,
-        entries: 0,
-        package: Some(row.id),
-        next: None,
-    };
-    let about = About::of(&head, &facts, &base);
-    let document =
-        Spooled { package: Some(Arc::clone(package)), ..Spooled::new(own, base, path, about, bounds, prefer) };
-    Ok(Spooled { row: manifest_row(row, &document), ..document })
 }
 
 /// Attaches the members of a package that could not be read from when the tree was made, and now can.

@@ -477,7 +477,7 @@ impl Packages {
     pub(super) async fn find_one(
         self: &Arc<Self>,
         package: &Arc<Package>,
-        path: &'static str,
+        path: &str,
         patient: bool,
     ) -> Result<(Found, Option<String>)> {
         // With one connection, the download has it.
@@ -508,11 +508,11 @@ impl Packages {
                 }
                 continue;
             };
-            let (own, bounds) = (Arc::clone(package), self.bounds);
+            let (own, bounds, path) = (Arc::clone(package), self.bounds, path.to_owned());
             let read = tokio::task::spawn_blocking(move || {
                 let reader = Arc::clone(&own);
                 let partial = Partial::new(Arc::clone(&own.file), total, move |begin, end| reader.has(begin, end));
-                Directory::find_one(partial, path, &bounds)
+                Directory::find_one(partial, &path, &bounds)
             });
             match read.await {
                 Ok(Ok(found)) => return Ok(found),

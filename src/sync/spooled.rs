@@ -36,6 +36,8 @@ pub(super) struct Spooled {
     pub(super) inherited_at: Option<Datetime>,
     /// The package that it is the manifest of, where that can be read from.
     pub(super) package: Option<Arc<Package>>,
+    /// The names of the manifests in that package of which these are the pages, if `manifest.xml` is an index of them.
+    pub(super) manifests: Vec<String>,
     pub(super) about: About,
     /// The limits on what is read of it.
     pub(super) bounds: Bounds,
@@ -70,6 +72,7 @@ impl Spooled {
             date: Datetime::now(),
             inherited_at: None,
             package: None,
+            manifests: Vec::new(),
             about,
             bounds,
             prefer,
