@@ -348,12 +348,22 @@ fn hubs_that_change_while_subscribed_are_moved_to() {
     delivers(&old, &url, &mut telling, &mirror);
     assert_eq!((old.subscriptions().len(), new.subscriptions().len()), (1, 0));
     // Another in its place is moved to.
+    let left = old.subscriptions()[0].callback.clone();
     telling.offers(&channel(&url, CHANGES, &[&new.url()]));
     run(&["refresh", "--accept-deletions", &mirror.directory.to_string_lossy()]);
     new.wait_for_subscriptions(1);
     old.wait_for_subscriptions(0);
     delivers(&new, &url, &mut telling, &mirror);
     assert_eq!(only_channel(&mirror)["hub"], new.url());
+    // Whoever still delivers to the one that has ended is told so; of others nobody knows.
+    for (callback, answer) in [(left.clone(), "410"), (format!("{left}x"), "404")] {
+        let (host, path) = callback.strip_prefix("http://").unwrap().split_once('/').unwrap();
+        let mut stream = TcpStream::connect(host).unwrap();
+        write!(stream, "POST /{path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\n\r\n").unwrap();
+        let mut said = String::new();
+        stream.read_to_string(&mut said).unwrap();
+        assert_eq!(said.split(' ').nth(1), Some(answer), "{said}");
+    }
 }
 
 #[test]
@@ -377,6 +387,25 @@ fn a_lease_that_lapsed_may_have_missed_something_and_another_hub_takes_nothing_f
     telling.happens();
     OwnHub::verifies(&renewal, "864000");
     settles(&mirror, &telling.source);
+}
+
+#[test]
+fn the_name_of_a_topic_that_its_hub_accepts_is_used() {
+    let hub = OwnHub::start();
+    let telling = Telling::start(seed(), 5, true);
+    let url = telling.source.url("/topic");
+    topic(&telling, &format!("</canonical>; rel=\"self\", <{}>; rel=\"hub\"", hub.url()));
+    telling.offers(&channel(&url, CHANGES, &[&hub.url()]));
+    let mirror = mount(&telling, &listening());
+    let first = hub.form(1);
+    assert_eq!(first["hub.topic"], url);
+    assert_eq!(OwnHub::says(&first, "denied", &[("hub.reason", "no such topic")]), "200");
+    let second = hub.form(2);
+    assert_eq!(second["hub.topic"], telling.source.url("/canonical"));
+    OwnHub::verifies(&second, "4");
+    live(&mirror);
+    // It is renewed under that name, without asking for the other again.
+    assert_eq!(hub.form(3)["hub.topic"], telling.source.url("/canonical"));
 }
 
 #[test]

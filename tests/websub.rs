@@ -172,6 +172,51 @@ fn what_is_too_large_or_of_another_topic_changes_nothing_and_is_counted() {
 }
 
 #[test]
+fn a_signed_delivery_counts_however_its_topic_is_spelled() {
+    let hub = Hub::start(&HubOptions::default());
+    let mut telling = Telling::start(seed(), 5, false);
+    telling.topic(&hub.url());
+    let mirror = subscribed(&telling.source, &hub);
+    let known = hub.wait_for_subscriptions(1).remove(0);
+    let told = telling.tells();
+    let mut mac = Hmac::<sha2::Sha256>::new_from_slice(known.secret.unwrap().as_bytes()).unwrap();
+    mac.update(told.as_bytes());
+    let signature = support::hex(&mac.finalize().into_bytes());
+    let headers =
+        format!("Link: <https://proxy.example/topic>; rel=\"self\"\r\nX-Hub-Signature: sha256={signature}\r\n");
+    assert_eq!(posts(&known.callback, &headers, told.as_bytes()), "202");
+    heard(&mirror, 1);
+    agrees(&mirror, &telling.source);
+}
+
+#[test]
+fn a_channel_that_refuses_deliveries_is_not_live_and_the_lists_are_read() {
+    let hub = Hub::start(&HubOptions::default());
+    let mut telling = Telling::start(seed(), 5, true);
+    let topic = telling.topic(&hub.url());
+    let mirror = subscribed(&telling.source, &hub);
+    let callback = hub.wait_for_subscriptions(1)[0].callback.clone();
+    // What was too large told of this.
+    telling.happens();
+    assert_eq!(posts(&callback, "", &vec![b'x'; (16 << 20) + 1]), "413");
+    let channel = only_channel(&mirror);
+    assert_eq!(channel["state"], "failing", "{channel:#}");
+    assert!(channel["reason"].as_str().unwrap().contains("limit_delivery"), "{channel:#}");
+    settles(&mirror, &telling.source);
+    // One that is taken makes it live again.
+    let told = telling.tells();
+    hub.push(&topic, told.as_bytes());
+    heard(&mirror, 1);
+    live(&mirror);
+    // Unsigned ones of another topic, as one that knows the path may send; three in a row.
+    let foreign = "Link: <http://other.example/topic>; rel=\"self\"\r\n";
+    (0..3).for_each(|_| assert_eq!(posts(&callback, foreign, b"x"), "403"));
+    let channel = only_channel(&mirror);
+    assert_eq!(channel["state"], "failing", "{channel:#}");
+    assert!(channel["reason"].as_str().unwrap().contains("another topic"), "{channel:#}");
+}
+
+#[test]
 fn what_was_answered_well_is_there_after_a_kill() {
     let hub = Hub::start(&HubOptions::default());
     // No list tells of it: what is not on the disk by then is lost.

@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::watch;
 
+use super::listener::Refusal;
 use crate::document::Datetime;
 use crate::sync::OfferedChannel;
 
@@ -61,18 +62,48 @@ pub struct Standing {
     pub expires: Option<Datetime>,
     /// What was not believed.
     pub refused: Refused,
-    /// Deliveries without a good signature since the last good one.
-    pub unsigned: u64,
+    /// Deliveries in a row that were refused since the last good one, and why the last of them was.
+    refusals: (u64, &'static str),
 }
 
-/// So many deliveries without a good signature in a row: the hub does not sign as it was asked to.
-const DOES_NOT_SIGN: u64 = 3;
+/// So many deliveries that are not believed in a row, and what the hub sends does not get here. Anybody who knows the path can
+/// send one.
+const MOST_REFUSALS: u64 = 3;
 
 impl Standing {
     /// Whether what is sent on the channel gets here, and is believed.
     #[must_use]
     pub fn is_live(&self) -> bool {
-        self.phase == Phase::Live && self.unsigned < DOES_NOT_SIGN
+        self.phase == Phase::Live && self.refusals.0 < MOST_REFUSALS
+    }
+
+    /// Counts a delivery that is refused; returns how many of its kind were.
+    pub(super) fn refuse(&mut self, refusal: Refusal) -> u64 {
+        let (count, added, why) = match refusal {
+            Refusal::Forged => (
+                &mut self.refused.forged,
+                1,
+                "the hub does not sign its deliveries with the secret that it was given; they are refused, and the Source is polled",
+            ),
+            Refusal::Foreign => (
+                &mut self.refused.foreign,
+                1,
+                "the deliveries are not signed, and name another topic; they are refused, and the Source is polled",
+            ),
+            Refusal::TooLarge => (
+                &mut self.refused.too_large,
+                MOST_REFUSALS,
+                "a delivery was larger than limit_delivery allows, and refused; the Source is polled until one is taken again",
+            ),
+        };
+        *count += 1;
+        self.refusals = (self.refusals.0.saturating_add(added), why);
+        *count
+    }
+
+    /// A delivery was believed.
+    pub(super) fn believe(&mut self) {
+        self.refusals = (0, "");
     }
 
     /// `joining`, `live`, `failing`, `denied` or `unused`.
@@ -91,9 +122,7 @@ impl Standing {
     #[must_use]
     pub fn reason(&self) -> Option<&str> {
         match self.phase {
-            Phase::Live if !self.is_live() => Some(
-                "the hub does not sign its deliveries with the secret that it was given; they are refused, and the Source is polled",
-            ),
+            Phase::Live if !self.is_live() => Some(self.refusals.1),
             _ => self.phase.reason().or(self.trouble.as_deref()),
         }
     }

@@ -3,9 +3,9 @@
 //! It faces the world. Whoever does not know a path is answered without being read; whoever does may send no more than
 //! is bounded here, and is believed only with our secret's signature, but for Sources of 2012, which know none.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -20,6 +20,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
 use url::{Url, form_urlencoded};
 
+use super::board::Standing;
 use super::websub::LEASE;
 use super::{Context, signature};
 use crate::bounds;
@@ -112,17 +113,44 @@ impl Subscriber {
 
 /// Subscriptions by the last segment of their callback's path.
 #[derive(Debug, Default)]
-pub(super) struct Registry(Mutex<HashMap<String, Arc<Subscriber>>>);
+pub(super) struct Registry {
+    known: Mutex<HashMap<String, Arc<Subscriber>>>,
+    /// The last ones that ended, oldest first.
+    ended: Mutex<VecDeque<String>>,
+}
+
+/// The most subscriptions that ended which are remembered.
+const MOST_ENDED: usize = 256;
 
 impl Registry {
+    fn known(&self) -> MutexGuard<'_, HashMap<String, Arc<Subscriber>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ended(&self) -> MutexGuard<'_, VecDeque<String>> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this was a subscription, and has ended.
+    pub(super) fn has_ended(&self, token: &str) -> bool {
+        self.ended().iter().any(|ended| ended == token)
+    }
+
     pub(super) fn put(&self, subscriber: Subscriber) {
         let token = subscriber.subscription.token.clone();
         [&token, &subscriber.subscription.secret].into_iter().for_each(|secret| printable::register_secret(secret));
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(token, Arc::new(subscriber));
+        self.ended().retain(|ended| *ended != token);
+        self.known().insert(token, Arc::new(subscriber));
     }
 
     pub(super) fn remove(&self, token: &str) {
-        if let Some(gone) = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(token) {
+        let gone = self.known().remove(token);
+        if let Some(gone) = gone {
+            let mut ended = self.ended();
+            ended.push_back(token.to_owned());
+            let more = ended.len().saturating_sub(MOST_ENDED);
+            ended.drain(..more);
+            drop(ended);
             [&gone.subscription.token, &gone.subscription.secret]
                 .into_iter()
                 .for_each(|one| printable::forget_secret(one));
@@ -130,11 +158,11 @@ impl Registry {
     }
 
     pub(super) fn all(&self) -> Vec<Arc<Subscriber>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.known().values().cloned().collect()
     }
 
     pub(super) fn get(&self, token: &str) -> Option<Arc<Subscriber>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(token).cloned()
+        self.known().get(token).cloned()
     }
 }
 
@@ -172,7 +200,11 @@ pub(super) async fn serve(context: Arc<Context>, listener: TcpListener) {
 async fn answer(context: &Context, bodies: &Semaphore, request: Request<Incoming>) -> Response<Body> {
     let token = request.uri().path().trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     let Some(subscriber) = context.registry.get(token) else {
-        return say(StatusCode::NOT_FOUND, "there is no subscription here\n");
+        return match context.registry.has_ended(token) {
+            // A hub ends it then (WebSub 7).
+            true => say(StatusCode::GONE, "this subscription has ended\n"),
+            false => say(StatusCode::NOT_FOUND, "there is no subscription here\n"),
+        };
     };
     match *request.method() {
         Method::GET if subscriber.signed => intent(&subscriber, request.uri().query().unwrap_or_default()),
@@ -249,8 +281,13 @@ async fn delivery(
 ) -> Response<Body> {
     let channel = subscriber.channel.id;
     let (head, body) = request.into_parts();
-    if names_another_topic(&head.headers, subscriber) {
-        return refuse(context, subscriber, Refusal::Foreign).await;
+    // Of what is signed, the signature says whose it is, however the topic is spelled.
+    let unbelieved = match names_another_topic(&head.headers, subscriber) {
+        true => Refusal::Foreign,
+        false => Refusal::Forged,
+    };
+    if !subscriber.signed && unbelieved == Refusal::Foreign {
+        return refuse(context, subscriber, unbelieved).await;
     }
     let most = context.bounds.delivery;
     // What announces that it is too large, or is not signed, need not be sent.
@@ -259,7 +296,7 @@ async fn delivery(
     }
     let signature = only_signature(&head.headers);
     if subscriber.signed && signature.is_none() {
-        return refuse(context, subscriber, Refusal::Forged).await;
+        return refuse(context, subscriber, unbelieved).await;
     }
     let Ok(turn) = tokio::time::timeout(BODY, bodies.acquire()).await else {
         return say(StatusCode::SERVICE_UNAVAILABLE, "there is too much at once; try again\n");
@@ -277,11 +314,11 @@ async fn delivery(
         && !is_signed(&context.verifying, signature.as_deref(), &subscriber.subscription.secret, &body).await
     {
         drop((body, turn));
-        return refuse(context, subscriber, Refusal::Forged).await;
+        return refuse(context, subscriber, unbelieved).await;
     }
     match tokio::time::timeout(BODY, context.engine.deliver(&subscriber.channel, body)).await {
         Ok(Ok(_)) => {
-            context.board.note(channel, |standing| standing.unsigned = 0);
+            context.board.note(channel, Standing::believe);
             say(StatusCode::ACCEPTED, Body::empty())
         }
         // If it is kept after all, the hub's next try is the same again.
@@ -331,7 +368,8 @@ fn names_another_topic(headers: &HeaderMap, subscriber: &Subscriber) -> bool {
 }
 
 /// Why a delivery is refused.
-enum Refusal {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
     /// It is of another topic.
     Foreign,
     /// It is larger than is taken.
@@ -342,19 +380,16 @@ enum Refusal {
 
 /// Counts a delivery that is refused, and answers it.
 async fn refuse(context: &Context, subscriber: &Subscriber, refusal: Refusal) -> Response<Body> {
-    let mut so_far = 0;
+    let (mut so_far, mut was_live, mut is_live) = (0, false, false);
     context.board.note(subscriber.channel.id, |standing| {
-        let count = match refusal {
-            Refusal::Foreign => &mut standing.refused.foreign,
-            Refusal::TooLarge => &mut standing.refused.too_large,
-            Refusal::Forged => {
-                standing.unsigned += 1;
-                &mut standing.refused.forged
-            }
-        };
-        *count += 1;
-        so_far = *count;
+        was_live = standing.is_live();
+        so_far = standing.refuse(refusal);
+        is_live = standing.is_live();
     });
+    if was_live && !is_live {
+        // What it was, the lists tell; until something is believed again, the Source is polled.
+        context.engine.missed();
+    }
     let most = context.bounds.delivery;
     let (why, response) = match refusal {
         Refusal::Foreign => {

@@ -311,28 +311,39 @@ impl Stay<'_> {
 
     /// Subscribes at the first hub that takes us.
     async fn subscribe(&mut self) -> Result<(), Failure> {
-        let mut hubs = self.hubs();
-        // Who has taken us is asked first.
-        hubs.sort_by_key(|hub| self.granted.as_ref().is_none_or(|granted| granted.hub != *hub));
+        let hubs = self.hubs();
+        let own = self.channel().url.clone();
+        let mut asked: Vec<(String, String)> = Vec::new();
         let mut failure = None;
-        for hub in &hubs {
-            match self.subscribe_at(hub.clone(), self.channel().url.clone()).await {
-                Ok(()) => return Ok(()),
-                Err(error) => failure = worse(failure, error),
+        // Who has taken us is asked first, for what it took us for.
+        let granted = self.granted.iter().filter(|granted| hubs.contains(&granted.hub) || hubs.is_empty());
+        let granted: Vec<_> = granted.map(|granted| (granted.hub.clone(), granted.topic.clone())).collect();
+        let named = hubs.iter().map(|hub| (hub.clone(), own.clone()));
+        for pair in granted.into_iter().chain(named) {
+            if !asked.contains(&pair) {
+                match self.subscribe_at(pair.0.clone(), pair.1.clone()).await {
+                    Ok(()) => return Ok(()),
+                    Err(error) => failure = worse(failure, error),
+                }
+                asked.push(pair);
             }
         }
-        // The topic itself knows its hubs, too (WebSub 4).
-        match (discover(self.context, &self.channel().url).await, failure) {
+        // The topic itself knows its hubs, too, and may have another name for itself (WebSub 4).
+        match (discover(self.context, &own).await, failure) {
             (Ok((found, topic)), mut failure) => {
-                for hub in found.into_iter().filter(|hub| !hubs.contains(hub)) {
-                    match self.subscribe_at(hub, topic.clone()).await {
+                for hub in found.into_iter().chain(hubs) {
+                    let pair = (hub, topic.clone());
+                    if asked.contains(&pair) {
+                        continue;
+                    }
+                    match self.subscribe_at(pair.0.clone(), pair.1.clone()).await {
                         Ok(()) => return Ok(()),
                         Err(error) => failure = worse(failure, error),
                     }
+                    asked.push(pair);
                 }
                 Err(failure.unwrap_or_else(|| {
-                    let url = &self.channel().url;
-                    Failure::Other(format!("{url}: neither the Capability List nor the topic's own Link names a hub"))
+                    Failure::Other(format!("{own}: neither the Capability List nor the topic's own Link names a hub"))
                 }))
             }
             (Err(_), Some(failure)) => Err(failure),
