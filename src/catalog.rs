@@ -49,6 +49,7 @@ mod targets;
 mod timeline;
 mod transaction;
 mod tree;
+mod validators;
 mod writeback;
 mod writer;
 
@@ -76,6 +77,7 @@ pub use related::{Related, Shown};
 pub use rows::{Changes, DocumentRow, Evictable, News, Outcome, Seed, SetRow, SetState, Stored, SyncResult, Upserted};
 pub use targets::{Relation, Target};
 pub use transaction::{Recent, Snapshot, Transaction, Unseen};
+pub use validators::KnownContent;
 pub use writer::Writer;
 
 /// The file name of the database in the cache directory.

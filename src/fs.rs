@@ -73,6 +73,15 @@ pub trait Contents: Send + Sync + 'static {
     /// The content of a version, once `offset` to `offset + len` can be read.
     fn read(&self, version: i64, offset: u64, len: u64, then: Then<Body>);
 
+    /// Whether [`Contents::revalidate`] is to be called before a version is opened.
+    fn is_due(&self, version: i64) -> bool;
+
+    /// Whether there may be versions that are due some time.
+    fn has_timeless(&self) -> bool;
+
+    /// Asks whether the Source has other content for a version, and calls `then` with whether it is the current one still.
+    fn revalidate(&self, version: i64, then: Box<dyn FnOnce(bool) + Send>);
+
     /// The size of a version, in bytes.
     fn size(&self, version: i64, then: Then<u64>);
 

@@ -51,6 +51,7 @@ mod patches;
 pub(crate) mod priority;
 mod ranges;
 mod readahead;
+mod revalidate;
 mod room;
 mod seed;
 mod sets;
@@ -138,6 +139,9 @@ pub struct Config {
     pub poll: Option<Duration>,
     /// How often the lists of a set are read though its changes are followed; `None`: only where those leave something open.
     pub relist: Option<Duration>,
+    /// How old content may be when it is opened, where the Source lists neither a hash nor a time of modification of it;
+    /// `None`: of any age.
+    pub revalidate: Option<Duration>,
     /// How long content is kept that was superseded; the last three versions of a resource are in any case.
     pub keep: Duration,
     /// Which resources are shown, and their content fetched.
@@ -662,6 +666,23 @@ impl Engine {
     /// If it cannot be had.
     pub async fn read(self: &Arc<Self>, version: i64, offset: u64, len: u64) -> Result<Ready, Failure> {
         self.contents.read(version, offset, len).await
+    }
+
+    /// Whether a server is to be asked whether it has other content, before this version is opened.
+    #[must_use]
+    pub fn is_due(&self, version: i64) -> bool {
+        self.contents.is_due(version)
+    }
+
+    /// Whether there may be versions that are due some time.
+    #[must_use]
+    pub fn has_timeless(&self) -> bool {
+        self.contents.has_timeless()
+    }
+
+    /// Asks a server whether it has other content for a version; false if there is a new version now.
+    pub async fn revalidate(self: &Arc<Self>, version: i64) -> bool {
+        self.contents.revalidate(version).await == revalidate::Revalidated::Current
     }
 
     /// The size of a version, asked for if need be.

@@ -427,3 +427,70 @@ fn a_reader_has_a_connection_while_what_is_small_hangs() {
     assert!(read.is_ok_and(|read| read == b"quick"), "failed after {:?}", begun.elapsed());
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
 }
+
+/// How often the bytes of a path were asked for.
+fn gets(server: &Server, path: &str) -> usize {
+    server.requests().iter().filter(|request| request.method == "GET" && request.path == path).count()
+}
+
+#[test]
+fn what_has_neither_a_hash_nor_a_time_is_asked_for_again_when_it_is_opened() {
+    for io in ["kernel", "passthrough"] {
+        let server = Server::start();
+        let serve = |body: &'static [u8]| server.on("/page", move |request| Reply::good(request, body));
+        serve(b"first");
+        server.file("/listed", "listed");
+        server.source(AT, &(entry(&server.url("/page"), "") + &entry_of(&server.url("/listed"), b"listed")));
+        let mirror = Mirror::mount(&server.url("/"), &format!("poll=0,io={io},revalidate=1s"));
+        assert_eq!(mirror.read("page").unwrap(), b"first");
+        assert_eq!(mirror.read("page").unwrap(), b"first");
+        assert_eq!(gets(&server, "/page"), 1, "{io}: not before it is due");
+        let mut before = File::open(mirror.path("page")).unwrap();
+        serve(b"second, and longer");
+        std::thread::sleep(Duration::from_millis(1100));
+        assert_eq!(mirror.read("page").unwrap(), b"second, and longer", "{io}");
+        let mut text = String::new();
+        before.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "first", "{io}: an open file keeps its version");
+        assert_eq!(mirror.names(".versions/page").len(), 2, "{io}");
+        // Unchanged, it costs an answer without a body; what was just looked at is not looked at again.
+        std::thread::sleep(Duration::from_millis(1100));
+        let asked = gets(&server, "/page");
+        (0..3).for_each(|_| assert_eq!(mirror.read("page").unwrap(), b"second, and longer"));
+        assert_eq!(gets(&server, "/page"), asked + 1, "{io}");
+        // One that does not answer leaves what is here.
+        server.on("/page", |_| Reply::status(503));
+        std::thread::sleep(Duration::from_millis(1100));
+        assert_eq!(mirror.read("page").unwrap(), b"second, and longer", "{io}");
+        let status = mirror.status();
+        assert!(status["warnings"].to_string().contains("whether it has changed is not known"), "{status:#}");
+        assert_eq!(status["state"], "complete");
+        (0..3).for_each(|_| assert_eq!(mirror.read("listed").unwrap(), b"listed"));
+        assert_eq!(gets(&server, "/listed"), 1, "{io}: a hash tells");
+    }
+}
+
+#[test]
+fn a_refresh_has_what_only_its_server_tells_of_looked_at_again() {
+    let server = Server::start();
+    let serve = |body: &'static [u8]| server.on("/page", move |request| Reply::good(request, body));
+    serve(b"first");
+    server.source(AT, &entry(&server.url("/page"), ""));
+    let mirror = Mirror::mount(&server.url("/"), "poll=0,revalidate=1h");
+    assert_eq!(mirror.read("page").unwrap(), b"first");
+    serve(b"second");
+    assert_eq!(mirror.read("page").unwrap(), b"first", "it is not due yet");
+    mirror.unmount();
+    assert!(mirror.try_mount().status.success());
+    assert_eq!(mirror.read("page").unwrap(), b"first", "nor after a remount");
+    mirror.refreshed();
+    assert_eq!(mirror.read("page").unwrap(), b"second");
+    // Whoever wants the first copy for ever says so.
+    mirror.unmount();
+    let mut mirror = mirror;
+    mirror.set_options("poll=0,revalidate=0");
+    assert!(mirror.try_mount().status.success());
+    serve(b"third");
+    mirror.refreshed();
+    assert_eq!(mirror.read("page").unwrap(), b"second");
+}

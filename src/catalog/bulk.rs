@@ -298,6 +298,9 @@ impl Transaction<'_> {
 
     /// Writes versions that a document lists.
     pub(super) fn insert_versions(&self, versions: &[NewVersion<'_>], document: i64, how: How) -> Result<()> {
+        if versions.iter().any(|version| version.record.dated != 1 && version.record.hashes.is_empty()) {
+            self.timeless.set(true);
+        }
         // Of what came with the first lists, that is all there is to say.
         let change = self.sync.map(|_| how.number());
         let plain = self.sync.is_none()

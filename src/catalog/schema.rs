@@ -8,7 +8,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::{CatalogError, ROOT};
 
 /// Each step brings a database of that number to the next; a new one goes through all of them.
-const STEPS: [&str; 11] = ["
+const STEPS: [&str; 12] = ["
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
     -- A set of resources: one Capability List, or one list where there is none.
@@ -349,6 +349,18 @@ const STEPS: [&str; 11] = ["
     ALTER TABLE feed ADD COLUMN lost INTEGER;       -- since then changes may be missing before those that it lists
     ALTER TABLE feed ADD COLUMN edition_url TEXT;   -- the list that the edition is of
     ALTER TABLE feed ADD COLUMN edition BLOB NOT NULL DEFAULT x''; -- of a list with undated changes: a digest of each entry
+", "
+    -- What the server said of the content of a current version of which neither a hash nor a time of modification is listed.
+    CREATE TABLE validators (
+        version INTEGER PRIMARY KEY,
+        etag TEXT,
+        last_modified TEXT,
+        checked INTEGER NOT NULL        -- when it came, or was found unchanged, by our clock
+    );
+    CREATE TRIGGER validators_superseded AFTER UPDATE OF until ON version WHEN OLD.until IS NULL AND NEW.until IS NOT NULL
+        BEGIN DELETE FROM validators WHERE version = OLD.id; END;
+    INSERT INTO meta (key, value) SELECT 'timeless', 'yes'
+        WHERE EXISTS (SELECT 1 FROM version WHERE until IS NULL AND dated != 1 AND hashes IS NULL);
 "];
 
 /// The size of a page in bytes. With 4 KiB, 3.77 million rows took a tenth longer to write; with 16 KiB a twentieth less,

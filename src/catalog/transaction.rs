@@ -1,6 +1,7 @@
 //! A step of the writer that is not yet visible.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
@@ -78,6 +79,8 @@ pub struct Transaction<'w> {
     manifests: Option<HashSet<i64>>,
     /// When the snapshot of the document being read began, where changes may be in the tree that are newer.
     snapshot: Option<Snapshot>,
+    /// Whether it brought a resource of which neither a hash nor a time of modification is listed.
+    pub(super) timeless: Cell<bool>,
     /// Versions that went earlier than is known, and when: that is kept when it is told what came between.
     pub(super) went_before: HashMap<i64, i64>,
     /// The sync that this step is, where it is not the first of its set.
@@ -229,6 +232,7 @@ impl<'w> Transaction<'w> {
             kept: HashSet::new(),
             manifests: None,
             snapshot: None,
+            timeless: Cell::new(false),
             sync: None,
             went_before: HashMap::new(),
             recent: Recent::default(),
@@ -800,6 +804,9 @@ impl<'w> Transaction<'w> {
         }
         set_meta(&self.transaction, "next_name", &self.tree.next_name.to_string())?;
         set_meta(&self.transaction, "next_version", &self.next_version.to_string())?;
+        if self.timeless.get() {
+            set_meta(&self.transaction, super::validators::TIMELESS, "yes")?;
+        }
         self.transaction.commit()?;
         self.gate.committed();
         Ok(self.tree.changes)

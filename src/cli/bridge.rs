@@ -90,6 +90,22 @@ impl Contents for Bridge {
         });
     }
 
+    fn is_due(&self, version: i64) -> bool {
+        self.engine.is_due(version)
+    }
+
+    fn has_timeless(&self) -> bool {
+        self.engine.has_timeless()
+    }
+
+    fn revalidate(&self, version: i64, then: Box<dyn FnOnce(bool) + Send>) {
+        let engine = Arc::clone(&self.engine);
+        self.runtime.spawn(async move {
+            let is_current = engine.revalidate(version).await;
+            tokio::task::spawn_blocking(move || then(is_current));
+        });
+    }
+
     fn size(&self, version: i64, then: Then<u64>) {
         let engine = Arc::clone(&self.engine);
         self.runtime.spawn(async move { then(engine.size(version).await.map_err(|_| ())) });

@@ -377,6 +377,7 @@ fn open_engine(
         cache_size: options.cache_size,
         poll: options.poll,
         relist: options.relist,
+        revalidate: options.revalidate.unwrap_or(Some(options.poll.unwrap_or(Duration::MAX))),
         keep: options.keep,
         filter: options.filter.clone(),
         prefer: options.prefer.as_deref().map(Into::into),

@@ -63,6 +63,11 @@ pub const DEFINITIONS: &[Definition] = &[
         "how often lists of resources are compared with the tree although changes are followed, since Sources omit deletions from their Change Lists: 12h, 7d; 0: only where the changes leave something open",
     ),
     define(
+        "revalidate=DURATION",
+        "as poll",
+        "how old content may be when it is opened of which the Source lists neither a hash nor a time of modification: 10m, 1h; its server is asked whether it has changed, and a changed one is a new version; 0: the first copy is served for ever",
+    ),
+    define(
         "notify=auto|off",
         "auto",
         "join the channels of notifications that the Source offers, so that a change is here a moment later, and poll ever more rarely meanwhile: WebSocket channels at once, hubs (WebSub) where listen= says how they reach this machine",
@@ -259,6 +264,8 @@ pub struct Options {
     pub rate: Option<u64>,
     pub poll: Option<Duration>,
     pub relist: Option<Duration>,
+    /// `None`: as often as the Source is polled; `Some(None)`: never.
+    pub revalidate: Option<Option<Duration>>,
     pub notify: bool,
     pub listen: Option<SocketAddr>,
     pub callback: Option<url::Url>,
@@ -302,6 +309,7 @@ impl Default for Options {
             rate: None,
             poll: Some(Duration::from_secs(3600)),
             relist: Some(Duration::from_secs(86_400)),
+            revalidate: None,
             notify: true,
             listen: None,
             callback: None,
@@ -400,6 +408,11 @@ impl Options {
                 let value = needs()?;
                 let wrong = || format!("-o relist={value}: not a duration; give 0, 12h, 1d or 7d");
                 self.relist = Some(span(value).ok_or_else(wrong)?).filter(|relist| !relist.is_zero());
+            }
+            "revalidate" => {
+                let value = needs()?;
+                let wrong = || format!("-o revalidate={value}: not a duration; give 0, 10m, 1h or 1d");
+                self.revalidate = Some(Some(span(value).ok_or_else(wrong)?).filter(|age| !age.is_zero()));
             }
             "notify" => self.notify = choice(name, needs()?, &[("auto", true), ("off", false)])?,
             "listen" => self.listen = Some(address(needs()?)?),

@@ -55,7 +55,7 @@ pub struct Filesystem {
     relations: Arc<Relations>,
     waiting: Arc<Mutex<Waiting>>,
     io: Arc<Io>,
-    opened: Opened,
+    opened: Arc<Opened>,
     requests: Arc<Requests>,
     recent: xattr::Recent,
     no_open: bool,
@@ -123,7 +123,7 @@ impl Filesystem {
             snapshots,
             versions: Arc::new(versions),
             io,
-            opened: Opened::default(),
+            opened: Arc::default(),
             requests,
             recent: xattr::Recent::new(),
             no_open: false,
@@ -457,13 +457,29 @@ impl fuser::Filesystem for Filesystem {
             // The files of `.resourcesync` choose nothing.
             _ => None,
         };
+        if let Some((version, choice)) = &resource
+            && self.contents.is_due(*version)
+        {
+            let through = matches!(choice, Some(Choice { way: Way::Passthrough, .. })).then_some(*version);
+            let (opened, io, contents) = (Arc::clone(&self.opened), Arc::clone(&self.io), Arc::clone(&self.contents));
+            let unique = request.unique();
+            let answer = move |is_current: bool| match is_current {
+                true => opened.open(unique, ino, through.and_then(|version| contents.ready(version)), &io, reply),
+                // The kernel looks up the name once more, and finds the next version.
+                false => reply.error(Errno::ESTALE),
+            };
+            return self.contents.revalidate(*version, Box::new(answer));
+        }
         match resource {
             Some((version, Some(Choice { way: Way::Passthrough, .. }))) => {
                 self.opened.open(request.unique(), ino, self.contents.ready(version), &self.io, reply);
             }
             // There is nothing to choose by yet: kept count of, since it may still be open when there is.
             Some((_, None)) => self.opened.open(request.unique(), ino, None, &self.io, reply),
-            Some((_, Some(Choice { way: Way::Kernel, .. }))) if self.no_open => reply.error(Errno::ENOSYS),
+            // What opens are to wait for, some time, is opened each time.
+            Some((_, Some(Choice { way: Way::Kernel, .. }))) if self.no_open && !self.contents.has_timeless() => {
+                reply.error(Errno::ENOSYS)
+            }
             _ => reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH),
         }
     }

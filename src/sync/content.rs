@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
 use std::num::NonZeroUsize;
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,7 @@ use super::open_files::OpenFiles;
 use super::packages::Packages;
 use super::ranges::Ranges;
 use super::readahead::Readahead;
+use super::revalidate::is_timeless;
 use super::status::Status;
 use super::{Config, Shared, Verify};
 use crate::bounds::Bounds;
@@ -92,7 +93,7 @@ pub(super) enum Kept {
 }
 
 impl Flight {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { done: watch::Sender::new(None), stream: OnceLock::new(), parts: Arc::new(Parts::new(Ranges::default())) }
     }
 }
@@ -126,11 +127,19 @@ pub(super) struct Contents {
     pub(super) patching: Arc<Semaphore>,
     flights: Mutex<HashMap<i64, Arc<Flight>>>,
     failures: Mutex<LruCache<i64, (Instant, Failure)>>,
+    /// How old content may be that only its server can tell to be current; `None`: of any age.
+    pub(super) revalidate: Option<Duration>,
+    /// Such content that was looked at before then is looked at again, by our clock.
+    pub(super) fresh_since: AtomicI64,
+    /// When such content was looked at that is not noted in the catalog yet.
+    pub(super) checked: Mutex<LruCache<i64, Datetime>>,
+    /// Whether there may be such content.
+    pub(super) timeless: AtomicBool,
     expected: Arc<Semaphore>,
     expected_slots: Arc<Semaphore>,
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -168,6 +177,10 @@ impl Contents {
             patching: Arc::new(Semaphore::new(1)),
             flights: Mutex::new(HashMap::new()),
             failures: Mutex::new(LruCache::new(capacity(10_000))),
+            revalidate: config.revalidate,
+            fresh_since: AtomicI64::new(i64::MIN),
+            checked: Mutex::new(LruCache::new(capacity(10_000))),
+            timeless: AtomicBool::new(false),
             expected: Arc::new(Semaphore::new(MOST_EXPECTED)),
             expected_slots: Arc::new(Semaphore::new(ahead)),
         })
@@ -241,8 +254,9 @@ impl Contents {
         failure
     }
 
-    /// Forgets what failed a moment ago: who asks anew gets a new answer.
+    /// Forgets what failed a moment ago, and what was found to be current: who asks now gets a new answer.
     pub(super) fn try_again(&self) {
+        self.fresh_since.store(Datetime::now().nanos(), Ordering::Release);
         locked(&self.failures).clear();
     }
 
@@ -391,9 +405,13 @@ impl Contents {
                 place,
                 expected: &expected,
                 verify: self.verify,
+                known: None,
                 patience,
             };
-            let result = job.run().await;
+            let result = job.run().await.and_then(|served| {
+                let unasked = || Trouble::Broken("304 where nothing was asked conditionally".to_owned());
+                served.ok_or_else(|| SourceError::new(&place.url, unasked()))
+            });
             self.place_told(version, place, result.as_ref().map(|_| ())).await;
             match result {
                 Ok(served) => {
@@ -402,7 +420,11 @@ impl Contents {
                         self.status.warning(&format!("{}: {trouble}", row.uri));
                     }
                     self.status.update(|progress| progress.fetched_bytes += served.content.size);
-                    return self.land(&row, served.content);
+                    let ready = self.land(&row, served.content);
+                    if ready.is_ok() && is_timeless(&row) {
+                        self.note_checked(version, served.validators);
+                    }
+                    return ready;
                 }
                 Err(error) if streamed || flight.stream.get().is_some() => {
                     // Readers have seen bytes of this location: nothing else may go on under them. What

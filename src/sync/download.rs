@@ -14,7 +14,9 @@ use super::mementos::Location;
 use super::status::Status;
 use crate::bounds::{self, Bounds};
 use crate::catalog::Content;
-use crate::source::{Answer, Asked, Client, Expected, Form, Hasher, SourceError, Sums, Trouble, decode, verify};
+use crate::source::{
+    Answer, Asked, Client, Expected, Form, Hasher, SourceError, Sums, Trouble, Validators, decode, verify,
+};
 use crate::store::Store;
 
 /// Up to this size a body is held in memory until it is verified.
@@ -30,6 +32,14 @@ pub(super) struct Served {
     pub(super) content: Content,
     /// What `verify=warn` let pass.
     pub(super) forgiven: Option<Trouble>,
+    /// What the server said of them.
+    pub(super) validators: Validators,
+}
+
+impl Served {
+    pub(super) fn new(content: Content, forgiven: Option<Trouble>) -> Self {
+        Self { content, forgiven, validators: Validators::default() }
+    }
 }
 
 /// The location whose bytes readers of a version have seen, before the whole was verified.
@@ -49,6 +59,8 @@ pub(super) struct Job<'j> {
     pub(super) expected: &'j Expected,
     pub(super) verify: Verify,
     pub(super) bounds: &'j Bounds,
+    /// What is here already, to be told only of a change.
+    pub(super) known: Option<&'j Validators>,
     pub(super) patience: Option<Duration>,
 }
 
@@ -71,8 +83,8 @@ impl Job<'_> {
         matches!(self.verify, Verify::Strict | Verify::Stream)
     }
 
-    /// Fetches, verifies and stores.
-    pub(super) async fn run(&self) -> Result<Served> {
+    /// Fetches, verifies and stores; `None` if what is known has not changed.
+    pub(super) async fn run(&self) -> Result<Option<Served>> {
         let notes = self.notes();
         let accept = self.expected.encoding.as_ref().map(|coding| format!("{coding}, identity;q=0.5"));
         let moment = self.place.accept_datetime();
@@ -80,6 +92,7 @@ impl Job<'_> {
             accept_encoding: accept.as_deref(),
             accept_datetime: moment.as_deref(),
             memento: self.place.memento.is_some(),
+            validators: self.known,
             patience: self.patience,
             ..Asked::default()
         };
@@ -94,12 +107,17 @@ impl Job<'_> {
         {
             // All of it came, and the process ended before it was judged.
             let total = notes.total.unwrap_or(0);
-            return self.judge_file(total, None).await;
+            return self.judge_file(total, None).await.map(Some);
         }
         let mut breaks = 0;
         let bound = streamed_from(self.store, self.version).is_some();
         loop {
             let answer = self.client.ask(&self.place.url, &asked).await?;
+            if answer.status == 304 {
+                return Ok(None);
+            }
+            let validators = answer.validators();
+            let with_validators = |served| Some(Served { validators, ..served });
             self.place.check(&answer, !self.expected.hashes.is_empty() && self.strict())?;
             if self.strict() {
                 self.expected.check_page(&self.place.url, &answer).map_err(|trouble| self.error(trouble))?;
@@ -124,7 +142,7 @@ impl Job<'_> {
             }
             if !resumed && announced.is_some_and(|length| length <= SMALL) {
                 match self.small(answer).await {
-                    Ok(body) => return self.judge_bytes(body, coding).await,
+                    Ok(body) => return self.judge_bytes(body, coding).await.map(with_validators),
                     Err(error) if error.trouble.passes() && breaks + 1 < MOST_BREAKS => {
                         breaks += 1;
                         continue;
@@ -132,7 +150,7 @@ impl Job<'_> {
                     Err(error) => return Err(error),
                 }
             }
-            return self.large(answer, coding, if resumed { notes } else { None }).await;
+            return self.large(answer, coding, if resumed { notes } else { None }).await.map(with_validators);
         }
     }
 
@@ -360,7 +378,7 @@ impl Judge {
         let verdict = if self.verify == Verify::Off { Ok(()) } else { verify(raw, &self.expected) };
         let verified = facts && verdict.is_ok() && self.verify != Verify::Off;
         let plain = |verified, forgiven| {
-            (Form::Plain, Served { content: Content { sha256: raw.sha256, size: raw.length, verified }, forgiven })
+            (Form::Plain, Served::new(Content { sha256: raw.sha256, size: raw.length, verified }, forgiven))
         };
         let declared = self.expected.encoding.as_deref();
         let Some(coding) = declared.or(self.coding.as_deref()) else {
@@ -401,7 +419,7 @@ impl Judge {
         store.adopt(&unfolded.sha256, out.into_temp_path()).map_err(|error| Trouble::Disk(error.to_string()))?;
         let verified = (verified || decoded_verified) && forgiven.is_none();
         let content = Content { sha256: unfolded.sha256, size: unfolded.length, verified };
-        let served = Served { content, forgiven };
+        let served = Served::new(content, forgiven);
         Ok((Form::Decoded(coding.to_owned()), served))
     }
 

@@ -18,7 +18,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::open_files::OpenFiles;
 use super::status::Status;
 use super::{SyncError, priority, room};
-use crate::catalog::{CatalogError, Changes, Content, Looked, MemberState, News, Stored, Transaction, Writer};
+use crate::catalog::{
+    CatalogError, Changes, Content, KnownContent, Looked, MemberState, News, Stored, Transaction, Writer,
+};
 use crate::document::Datetime;
 use crate::store::{Object, Store};
 
@@ -35,7 +37,8 @@ const BATCH: usize = 2000;
 enum Fact {
     Stored(i64, Content),
     Size(i64, u64),
-    Superseded(i64, Option<Content>),
+    Superseded(i64, Option<(Content, Option<KnownContent>)>),
+    Checked(i64, KnownContent),
     Touched([u8; 32]),
     TouchedPackage(i64),
     Member(Looked),
@@ -274,7 +277,17 @@ impl Ledger {
 
     /// A version is not what was said or served of it; its successor has this content, if it is known.
     pub(super) fn superseded(&self, version: i64, content: Option<Content>) {
-        self.tell(Fact::Superseded(version, content));
+        self.tell(Fact::Superseded(version, content.map(|content| (content, None))));
+    }
+
+    /// A server has other content for a version than it had: it is that of its successor.
+    pub(super) fn renewed(&self, version: i64, content: Content, known: KnownContent) {
+        self.tell(Fact::Superseded(version, Some((content, Some(known)))));
+    }
+
+    /// A server was asked whether it has other content for a version.
+    pub(super) fn checked(&self, version: i64, known: KnownContent) {
+        self.tell(Fact::Checked(version, known));
     }
 
     /// Content was read.
@@ -566,12 +579,18 @@ async fn write_batch(ledger: &Ledger, batch: Vec<Fact>) {
                     }
                     Fact::Size(version, size) => transaction.settle_size(*version, *size)?,
                     Fact::Superseded(version, content) => {
+                        let (content, known) = content.as_ref().map(|(content, known)| (*content, known)).unzip();
                         let here = content.filter(|content| store.has(&content.sha256));
                         missed.extend(content.filter(|_| here.is_none()).map(|content| content.sha256));
+                        let next = transaction.next_version();
                         if transaction.supersede(*version, here.as_ref(), now)? {
                             came += here.map_or(0, |content| content.size);
                         }
+                        if let Some(known) = known.and_then(Option::as_ref).filter(|_| here.is_some()) {
+                            transaction.put_known_content(next, known)?;
+                        }
                     }
+                    Fact::Checked(version, known) => transaction.put_known_content(*version, known)?,
                     Fact::Touched(sha256) => transaction.touch(sha256, now)?,
                     Fact::TouchedPackage(package) => transaction.touch_package(*package, now)?,
                     Fact::Member(looked) => transaction.member_is(looked)?,

@@ -312,7 +312,7 @@ fn inflated(
     let state = hold(&sums, expected, package.doubtful.load(Ordering::Acquire))?;
     store.adopt(&sums.sha256, out.into_temp_path()).map_err(Flaw::Disk)?;
     let content = Content { sha256: sums.sha256, size: sums.length, verified: state == MemberState::Verified };
-    Ok(Unfolded::Object(Served { content, forgiven: None }))
+    Ok(Unfolded::Object(Served::new(content, None)))
 }
 
 /// A member with a content coding, decoded into an object.

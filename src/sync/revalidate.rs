@@ -1,0 +1,128 @@
+//! Content that nothing which the Source lists tells from its next edition: neither a hash nor a time of modification. When it is
+//! opened, and was not looked at for `revalidate=`, its server is asked whether it has changed; new bytes are a new version.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::content::{Contents, Flight, expected, locked, represented};
+use super::download::{self, Served};
+use super::mementos::Location;
+use crate::catalog::{KnownContent, VersionRow};
+use crate::document::Datetime;
+use crate::source::Validators;
+
+/// What became of content that was asked for again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Revalidated {
+    /// It is what the server has, or that is not known.
+    Current,
+    /// There is a new version.
+    Superseded,
+}
+
+/// Whether only its server can tell whether the content of a version is still that of its resource.
+pub(super) fn is_timeless(row: &VersionRow) -> bool {
+    row.current && row.dated != 1 && row.hashes.is_empty() && row.member.is_none()
+}
+
+impl Contents {
+    /// Whether an answer to open must wait for a server: then [`Contents::revalidate`] is to be called.
+    pub(super) fn is_due(&self, version: i64) -> bool {
+        let Some(interval) = self.revalidate.filter(|_| !self.offline) else { return false };
+        if !self.has_timeless() {
+            return false;
+        }
+        let known = self.readers.ask(|reader| {
+            let row = reader.version(version)?.filter(|row| is_timeless(row) && row.content.is_some());
+            Ok(match row {
+                Some(_) => Some(reader.known_content(version)?),
+                None => None,
+            })
+        });
+        // A catalog that fails says so where the content is read.
+        let Ok(Some(known)) = known else { return false };
+        let pending = locked(&self.checked).get(&version).copied();
+        let checked = pending.max(known.map(|known| known.checked));
+        let after = self.fresh_since.load(Ordering::Acquire);
+        checked.is_none_or(|checked| checked.nanos() < after || age(checked) >= interval)
+    }
+
+    /// Whether there may be content that is to be looked at again.
+    pub(super) fn has_timeless(&self) -> bool {
+        if !self.timeless.load(Ordering::Relaxed) {
+            let found = self.readers.ask(|reader| reader.has_timeless()).unwrap_or(false);
+            self.timeless.fetch_or(found, Ordering::Relaxed);
+        }
+        self.timeless.load(Ordering::Relaxed)
+    }
+
+    /// Asks whether content is still what its server has, within a part of the timeout. A server that does not answer leaves
+    /// it as it is, until the next time.
+    pub(super) async fn revalidate(self: &Arc<Self>, version: i64) -> Revalidated {
+        let Ok(Some(row)) = self.row(version) else { return Revalidated::Current };
+        let Some(content) = row.content.filter(|_| is_timeless(&row)) else { return Revalidated::Current };
+        let before = self.readers.ask(|reader| reader.known_content(version)).ok().flatten();
+        let known = before
+            .map(|known| Validators { etag: known.etag, last_modified: known.last_modified, settled: true })
+            .filter(|known| *known != Validators::default());
+        // Who opens it meanwhile gets what is here.
+        self.note_checked(version, known.clone().unwrap_or_default());
+        let place = Location::plain(represented(&row).unwrap_or_else(|| row.uri.clone()));
+        let (flight, expected) = (Arc::new(Flight::new()), expected(&row));
+        let job = download::Job {
+            bounds: &self.bounds,
+            client: &self.client,
+            store: &self.store,
+            status: &self.status,
+            flight: &flight,
+            version,
+            place: &place,
+            expected: &expected,
+            verify: self.verify,
+            known: known.as_ref(),
+            patience: Some(self.client.timeout().mul_f32(0.4)),
+        };
+        let Served { content: now, validators, .. } = match job.run().await {
+            Ok(Some(served)) => served,
+            Ok(None) => return Revalidated::Current,
+            Err(error) => {
+                self.status
+                    .warning(&format!("{error}; whether it has changed is not known, and what is here is served"));
+                return Revalidated::Current;
+            }
+        };
+        if now.sha256 == content.sha256 {
+            self.note_checked(version, validators);
+            return Revalidated::Current;
+        }
+        self.ledger.renewed(version, now, known_content(validators));
+        match self.ledger.settled().await {
+            Ok(()) => Revalidated::Superseded,
+            Err(error) => {
+                self.status.error(&error.to_string());
+                Revalidated::Current
+            }
+        }
+    }
+
+    /// Notes what a server said of the content of a version just now.
+    pub(super) fn note_checked(&self, version: i64, validators: Validators) {
+        let known = known_content(validators);
+        // It is in the catalog a moment later.
+        locked(&self.checked).put(version, known.checked);
+        self.ledger.checked(version, known);
+    }
+}
+
+fn known_content(Validators { etag, last_modified, settled }: Validators) -> KnownContent {
+    // Written just now, it may be written again within the same second.
+    let last_modified = last_modified.filter(|_| settled || etag.is_some());
+    KnownContent { etag, last_modified, checked: Datetime::now() }
+}
+
+fn age(moment: Datetime) -> Duration {
+    let age = Datetime::now().nanos().saturating_sub(moment.nanos());
+    // A clock that was set back says nothing.
+    u64::try_from(age).map_or(Duration::MAX, Duration::from_nanos)
+}
