@@ -36,6 +36,7 @@ mod feeds;
 mod fill;
 mod gone;
 mod history;
+mod impostors;
 mod inbox;
 mod ledger;
 mod leftovers;
@@ -682,7 +683,7 @@ impl Engine {
 
     /// Asks a server whether it has other content for a version; false if there is a new version now.
     pub async fn revalidate(self: &Arc<Self>, version: i64) -> bool {
-        self.contents.revalidate(version).await == revalidate::Revalidated::Current
+        self.contents.revalidate(version).await != revalidate::Revalidated::Superseded
     }
 
     /// The size of a version, asked for if need be.

@@ -485,6 +485,14 @@ fn a_refresh_has_what_only_its_server_tells_of_looked_at_again() {
     assert_eq!(mirror.read("page").unwrap(), b"first", "nor after a remount");
     mirror.refreshed();
     assert_eq!(mirror.read("page").unwrap(), b"second");
+    // An audit of content asks, too.
+    serve(b"changed once more");
+    let audit = run(&["audit", "--content", &mirror.directory.to_string_lossy()]);
+    assert_eq!(audit.status.code(), Some(1), "{}", text(&audit));
+    assert!(text(&audit).contains("another at its server"), "{}", text(&audit));
+    assert_eq!(mirror.read("page").unwrap(), b"changed once more");
+    let audit = run(&["audit", "--content", &mirror.directory.to_string_lossy()]);
+    assert_eq!(audit.status.code(), Some(0), "{}", text(&audit));
     // Whoever wants the first copy for ever says so.
     mirror.unmount();
     let mut mirror = mirror;
@@ -492,5 +500,5 @@ fn a_refresh_has_what_only_its_server_tells_of_looked_at_again() {
     assert!(mirror.try_mount().status.success());
     serve(b"third");
     mirror.refreshed();
-    assert_eq!(mirror.read("page").unwrap(), b"second");
+    assert_eq!(mirror.read("page").unwrap(), b"changed once more");
 }

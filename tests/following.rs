@@ -908,6 +908,38 @@ fn a_page_in_place_of_a_listed_file_is_an_error_that_names_it() {
 }
 
 #[test]
+fn one_body_for_files_of_several_formats_is_an_error_whatever_its_type_is_said_to_be() {
+    let source = Source::start(&[("/x.txt", "x")], &[]);
+    let serve = |path: &str, body: &'static str| {
+        source.server.on(path, move |_| Reply::ok(body).with("Content-Type", "application/octet-stream"));
+    };
+    serve("/page.pdf", "<html><title>Are you human?</title>");
+    for path in ["/one.pdf", "/two.jpg", "/three.zip"] {
+        serve(path, "access denied, try again later");
+    }
+    serve("/same.png", "the same picture");
+    serve("/again.png", "the same picture");
+    let paths = ["/page.pdf", "/one.pdf", "/two.jpg", "/three.zip", "/same.png", "/again.png"];
+    let entries = paths.map(|path| entry(&source.url(path), "")).concat();
+    source.server.file("/resourcelist.xml", resource_list(&at(0), &entries));
+    let mirror = Mirror::mount(&source.url("/"), "poll=0,timeout=3");
+    assert!(mirror.read("page.pdf").is_err());
+    assert!(mirror.errors().contains("HTML page where a .pdf file is listed"), "{}", mirror.errors());
+    // The first alone tells nothing; with the second it does, of both.
+    assert!(mirror.read("one.pdf").is_ok());
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert!(mirror.read("two.jpg").is_err() && mirror.read("three.zip").is_err());
+    assert!(mirror.errors().contains("a file of another format"), "{}", mirror.errors());
+    assert_eq!(mirror.read("same.png").unwrap(), mirror.read("again.png").unwrap());
+    std::thread::sleep(std::time::Duration::from_millis(1000));
+    let (kept, of_the_wall) = (
+        mirror.count("SELECT count(*) FROM version WHERE object IS NOT NULL"),
+        mirror.count("SELECT count(*) FROM version v JOIN name n ON n.id = v.name WHERE n.name = 'one.pdf' AND v.object IS NOT NULL"),
+    );
+    assert_eq!((kept, of_the_wall), (2, 0), "what came in place of files is not kept");
+}
+
+#[test]
 fn a_host_that_is_down_is_waited_for_once_in_a_listing() {
     let source = Source::start(&[("/a", "a")], &[]);
     // Nothing listens there: connections are refused.

@@ -221,6 +221,20 @@ impl Reader {
         Ok(statement.query_map([object], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
     }
 
+    /// Some of the current versions that have the content with this SHA-256.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn current_with(&self, sha256: &[u8; 32], limit: usize) -> Result<Vec<i64>> {
+        let mut statement = self.connection().prepare_cached(
+            "SELECT v.id FROM object o JOIN version v ON v.object = o.id
+             WHERE o.sha256 = ?1 AND v.until IS NULL LIMIT ?2",
+        )?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let versions = statement.query_map(params![sha256.as_slice(), limit], |row| row.get(0))?;
+        Ok(versions.collect::<rusqlite::Result<_>>()?)
+    }
+
     /// The versions whose content is a member that is here, some at a time, after this one.
     ///
     /// # Errors

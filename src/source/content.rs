@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256, Sha512};
 
 use super::client::{Answer, is_html};
 use super::error::Trouble;
-use crate::document::{Algorithm, Digest, Hashes};
+use crate::document::{Algorithm, Digest, Hashes, looks_like_html};
 
 /// What a Source lists of the bytes it sends.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +34,28 @@ impl Expected {
             Some(listed) => Err(Trouble::Page { listed }),
             None => Ok(()),
         }
+    }
+
+    /// Refuses a body whose first bytes, `start`, are those of an HTML page that came from `url` in place of a file, whatever its
+    /// server calls it.
+    ///
+    /// # Errors
+    /// If a file of another type is listed.
+    pub fn check_start(&self, url: &str, start: &[u8]) -> Result<(), Trouble> {
+        match self.file_type(url).filter(|_| looks_like_html(start)) {
+            Some(listed) => Err(Trouble::Page { listed }),
+            None => Ok(()),
+        }
+    }
+
+    /// The format of the file that is listed at `url`, if it is one of those whose files each begin with bytes of their own, and
+    /// neither a hash nor a length says more: two formats never have the same bytes.
+    #[must_use]
+    pub fn format(&self, url: &str) -> Option<&'static str> {
+        let listed = self.file_type(url)?;
+        let name = listed.trim_start_matches("a .").trim_end_matches(" file");
+        let essence = name.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        FORMATS.iter().find(|(_, names)| names.contains(&essence.as_str())).map(|(format, _)| *format)
     }
 
     /// What is listed, where that is no HTML page and the media type is all that tells a resource from a bot wall's page: there
@@ -61,6 +83,20 @@ const NEVER_HTML: [&str; 38] = [
     "7z", "avi", "bz2", "csv", "doc", "docx", "epub", "flac", "gif", "gz", "jp2", "jpeg", "jpg", "json", "jsonld",
     "mets", "mkv", "mov", "mp3", "mp4", "odt", "ogg", "pdf", "png", "ppt", "pptx", "rdf", "tar", "tgz", "tif", "tiff",
     "ttl", "wav", "webp", "xls", "xlsx", "xz", "zip",
+];
+
+/// Formats, and the media types and extensions of their files.
+const FORMATS: [(&str, &[&str]); 10] = [
+    ("PDF", &["application/pdf", "pdf"]),
+    ("JPEG", &["image/jpeg", "jpg", "jpeg"]),
+    ("PNG", &["image/png", "png"]),
+    ("GIF", &["image/gif", "gif"]),
+    ("TIFF", &["image/tiff", "tif", "tiff"]),
+    ("JPEG 2000", &["image/jp2", "jp2"]),
+    ("WebP", &["image/webp", "webp"]),
+    ("ZIP", &["application/zip", "application/epub+zip", "zip", "epub", "docx", "xlsx", "pptx", "odt"]),
+    ("gzip", &["application/gzip", "application/x-gzip", "gz", "tgz"]),
+    ("MP3", &["audio/mpeg", "mp3"]),
 ];
 
 /// In which form a body is served.
@@ -329,6 +365,17 @@ mod tests {
             (None, "http://wiki.example/File:Photo.jpg", false),
         ] {
             assert_eq!(expected(media).file_type(url).is_some(), is_refused, "{media:?} {url}");
+            assert_eq!(expected(media).check_start(url, b"<!DOCTYPE html>").is_err(), is_refused, "{media:?} {url}");
+            assert!(expected(media).check_start(url, b"%PDF-1.7").is_ok());
+        }
+        for (media, url, format) in [
+            (Some("application/pdf"), "http://a.example/x", Some("PDF")),
+            (None, "http://a.example/x.JPG", Some("JPEG")),
+            (None, "http://a.example/x.docx", Some("ZIP")),
+            (None, "http://a.example/x.json", None),
+            (Some("text/plain"), "http://a.example/x.pdf", None),
+        ] {
+            assert_eq!(expected(media).format(url), format, "{media:?} {url}");
         }
         let listed = Expected { length: Some(7), ..expected(Some("application/pdf")) };
         assert_eq!(listed.file_type("http://a.example/x"), None, "its length tells");

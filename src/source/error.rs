@@ -92,6 +92,11 @@ pub enum Trouble {
         /// What is listed: a media type, or a file name's extension.
         listed: String,
     },
+    /// The same body came for a file of another format.
+    #[error(
+        "the server sends the same bytes as for {0}, a file of another format: a bot wall, a login or an error page; refused (verify=warn would serve it)"
+    )]
+    SameBody(String),
     /// An archive holds an answer without content.
     #[error("the archive holds an answer {0} of that time, and no content")]
     Archived(u16),

@@ -6,7 +6,10 @@
 
 use std::sync::Arc;
 
+use futures_util::StreamExt as _;
+
 use super::lists::{self, Budget, Lists};
+use super::revalidate::Revalidated;
 use super::spooled::Spooled;
 use super::{Engine, SyncError, check, dumps, sets};
 use crate::catalog::{CatalogError, Compared, Comparison, Difference, SetRow, SetState, Snapshot};
@@ -106,6 +109,36 @@ async fn look(engine: &Arc<Engine>, content: bool, repair: bool, audit: &mut Aud
         *audit = checked;
         if repair {
             check::mend(engine, damage).await?;
+        }
+        if audit.not_compared.is_none() {
+            ask_servers(engine, audit).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Asks for content of which nothing that is listed tells whether it is current.
+async fn ask_servers(engine: &Arc<Engine>, audit: &mut Audit) -> Result<(), SyncError> {
+    engine.status().phase("asking for content without a hash or a time");
+    let versions = engine.readers.ask(|reader| reader.timeless())?;
+    let asked = versions.into_iter().map(|version| async move {
+        // Before: its successor takes its path.
+        let path = engine.readers.ask(|reader| reader.path_of(version));
+        (path, engine.contents.revalidate(version).await)
+    });
+    let mut asked = futures_util::stream::iter(asked).buffer_unordered(engine.client.connections());
+    while let Some((path, became)) = asked.next().await {
+        match became {
+            Revalidated::Current => {}
+            Revalidated::Unknown(why) => audit.unread.push(why),
+            Revalidated::Superseded => {
+                let differences = vec![Difference {
+                    what: "content",
+                    here: "the copy that was here".to_owned(),
+                    listed: "another at its server, which the mount shows from now on".to_owned(),
+                }];
+                audit.stale.add(Finding { path: path?, uri: None, differences, problem: None });
+            }
         }
     }
     Ok(())

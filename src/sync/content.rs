@@ -133,6 +133,8 @@ pub(super) struct Contents {
     pub(super) fresh_since: AtomicI64,
     /// When such content was looked at that is not noted in the catalog yet.
     pub(super) checked: Mutex<LruCache<i64, Datetime>>,
+    /// Bodies that came for files of several formats, and the URI of one of those.
+    pub(super) impostors: Mutex<LruCache<[u8; 32], String>>,
     /// Whether there may be such content.
     pub(super) timeless: AtomicBool,
     expected: Arc<Semaphore>,
@@ -180,6 +182,7 @@ impl Contents {
             revalidate: config.revalidate,
             fresh_since: AtomicI64::new(i64::MIN),
             checked: Mutex::new(LruCache::new(capacity(10_000))),
+            impostors: Mutex::new(LruCache::new(capacity(1000))),
             timeless: AtomicBool::new(false),
             expected: Arc::new(Semaphore::new(MOST_EXPECTED)),
             expected_slots: Arc::new(Semaphore::new(ahead)),
@@ -412,6 +415,10 @@ impl Contents {
                 let unasked = || Trouble::Broken("304 where nothing was asked conditionally".to_owned());
                 served.ok_or_else(|| SourceError::new(&place.url, unasked()))
             });
+            let result = match result {
+                Ok(served) => self.hold_to_its_format(&row, place, served).await,
+                error => error,
+            };
             self.place_told(version, place, result.as_ref().map(|_| ())).await;
             match result {
                 Ok(served) => {
@@ -553,7 +560,7 @@ impl Contents {
         self.read(version, 0, u64::MAX / 2).await.map(|ready| ready.size)
     }
 
-    fn is_strict(&self) -> bool {
+    pub(super) fn is_strict(&self) -> bool {
         matches!(self.verify, Verify::Strict | Verify::Stream)
     }
 

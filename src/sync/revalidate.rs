@@ -13,10 +13,12 @@ use crate::document::Datetime;
 use crate::source::Validators;
 
 /// What became of content that was asked for again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Revalidated {
-    /// It is what the server has, or that is not known.
+    /// It is what the server has.
     Current,
+    /// Why that is not known: what is here is served.
+    Unknown(String),
     /// There is a new version.
     Superseded,
 }
@@ -83,7 +85,12 @@ impl Contents {
             known: known.as_ref(),
             patience: Some(self.client.timeout().mul_f32(0.4)),
         };
-        let Served { content: now, validators, .. } = match job.run().await {
+        let came = match job.run().await {
+            Ok(Some(served)) if served.content.sha256 == content.sha256 => Ok(Some(served)),
+            Ok(Some(served)) => self.hold_to_its_format(&row, &place, served).await.map(Some),
+            other => other,
+        };
+        let Served { content: now, validators, .. } = match came {
             Ok(Some(served)) => served,
             Ok(None) => return Revalidated::Current,
             Err(error) => {
@@ -101,7 +108,7 @@ impl Contents {
             Ok(()) => Revalidated::Superseded,
             Err(error) => {
                 self.status.error(&error.to_string());
-                Revalidated::Current
+                Revalidated::Unknown(error.to_string())
             }
         }
     }
