@@ -162,6 +162,12 @@ impl<'t> Tree<'t> {
         scope
     }
 
+    /// The quotes that the document has around values of attributes, at this element or the next one above it that has some.
+    pub(super) fn quote(&self, id: Id) -> char {
+        let mut above = self.upward(id);
+        above.find_map(|id| xml_tag::attributes(self.start(id)).last().map(|last| last.quote)).unwrap_or('"')
+    }
+
     /// The namespace, empty for none, and the local name of an element.
     pub(super) fn expanded(&self, id: Id) -> (Cow<'_, str>, &str) {
         let (prefix, local) = xml_tag::split(xml_tag::name(self.start(id)));

@@ -18,6 +18,8 @@ pub(super) struct Mangle<'a, 't> {
     scope: BTreeMap<String, String>,
     /// The prefix and the namespace of the evaluation context node itself.
     context: (String, String),
+    /// The quotes of the document there.
+    quote: char,
     /// What the content itself declares, and what is to be declared in it, the innermost last.
     local: Vec<(String, String)>,
     /// What is to be declared at the outermost element that is being put in.
@@ -55,11 +57,11 @@ impl<'a, 't> Mangle<'a, 't> {
         added: &'a mut usize,
         steps: &'a mut Steps,
     ) -> Self {
-        let scope = target.scope(context);
+        let (scope, quote) = (target.scope(context), target.quote(context));
         let (prefix, _) = xml_tag::split(xml_tag::name(target.start(context)));
         let context = (prefix.to_owned(), target.expanded(context).0.into_owned());
         let (local, outermost, used) = (Vec::new(), Vec::new(), HashSet::new());
-        Self { target, patch, operation, scope, context, local, outermost, used, added, steps }
+        Self { target, patch, operation, scope, context, quote, local, outermost, used, added, steps }
     }
 
     /// Puts a node of the patch, and all that is in it, at a place among the parent's children.
@@ -71,7 +73,7 @@ impl<'a, 't> Mangle<'a, 't> {
         if let Kind::Element { start, .. } = &mut self.target.node_mut(id).kind {
             self.steps.take(outermost.len().saturating_mul(1 + start.len() / 16))?;
             for (prefix, uri) in outermost.iter().rev() {
-                *start = Cow::Owned(declared(start, prefix, uri));
+                *start = Cow::Owned(declared(start, prefix, uri, self.quote));
             }
         }
         Ok(())
@@ -149,7 +151,7 @@ impl<'a, 't> Mangle<'a, 't> {
             tag = xml_tag::spliced(&tag, range, &new);
         }
         for (prefix, uri) in own.iter().rev() {
-            tag = declared(&tag, prefix, uri);
+            tag = declared(&tag, prefix, uri, self.quote);
         }
         let end = if end.is_empty() { Cow::Borrowed("") } else { Cow::Owned(end.replacen(name, &new_name, 1)) };
         Ok(Kind::Element { start: Cow::Owned(tag), end })
@@ -230,8 +232,8 @@ impl<'a, 't> Mangle<'a, 't> {
 }
 
 /// A start tag with a namespace declared in it.
-fn declared(tag: &str, prefix: &str, uri: &str) -> String {
+fn declared(tag: &str, prefix: &str, uri: &str, quote: char) -> String {
     let name = if prefix.is_empty() { "xmlns".to_owned() } else { format!("xmlns:{prefix}") };
     let raw = uri.replace('&', "&amp;").replace('<', "&lt;");
-    xml_tag::with_attribute(tag, &name, &to_attribute(&raw, '"'), '"')
+    xml_tag::with_attribute(tag, &name, &to_attribute(&raw, quote), quote)
 }

@@ -257,8 +257,8 @@ impl<'a, 't> Run<'a, 't> {
     }
 
     fn insert_attribute(&mut self, element: Id, name: &str, raw: &str) -> Done {
+        let quote = self.target.quote(element);
         let tag = self.target.start(element);
-        let quote = xml_tag::attributes(tag).last().map_or('"', |last| last.quote);
         let tag = xml_tag::with_attribute(tag, name, &to_attribute(raw, quote), quote);
         self.set_tag(element, tag)
     }

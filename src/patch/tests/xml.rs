@@ -106,12 +106,12 @@ fn namespaces() {
         ),
         // No prefix: declared at what is added; what the content declares itself stays.
         ("<a/>", "xmlns:b='u'", "<p:add sel='a'><c><b:d/></c></p:add>", "<a><c xmlns:b=\"u\"><b:d/></c></a>"),
-        ("<a xmlns:b='v'/>", "xmlns:b='u'", "<p:add sel='a'><b:c/></p:add>", "<a xmlns:b='v'><b:c xmlns:b=\"u\"/></a>"),
+        ("<a xmlns:b='v'/>", "xmlns:b='u'", "<p:add sel='a'><b:c/></p:add>", "<a xmlns:b='v'><b:c xmlns:b='u'/></a>"),
         (
             "<a xmlns:b='v'/>",
             "xmlns:b='u' xmlns:c='v'",
             "<p:add sel='a'><c:d><b:e/></c:d></p:add>",
-            "<a xmlns:b='v'><b:d><b:e xmlns:b=\"u\"/></b:d></a>",
+            "<a xmlns:b='v'><b:d><b:e xmlns:b='u'/></b:d></a>",
         ),
         (
             "<a xmlns:b='u'/>",
@@ -123,7 +123,7 @@ fn namespaces() {
             "<a xmlns='u'/>",
             "xmlns:u='u'",
             "<p:add sel='u:a'><b><c/></b></p:add>",
-            "<a xmlns='u'><b xmlns=\"\"><c/></b></a>",
+            "<a xmlns='u'><b xmlns=''><c/></b></a>",
         ),
         ("<a/>", "xmlns='u'", "<p:add sel='*'><b><c/></b></p:add>", "<a><b xmlns=\"u\"><c/></b></a>"),
         // Attributes are in no default namespace.
