@@ -14,6 +14,7 @@
 
 mod bytes;
 mod json;
+mod own_links;
 mod splitter;
 mod targets;
 mod time;
@@ -25,6 +26,7 @@ use crate::document::Datetime;
 use crate::source::Validators;
 
 pub use bytes::original_bytes;
+pub use own_links::{OwnLinks, own_links};
 pub use splitter::Splitter;
 pub use time::{http_date, memento_datetime};
 pub use timegate::ask_timegate;

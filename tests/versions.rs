@@ -603,3 +603,24 @@ fn the_tree_as_of_a_moment_is_kept_by_the_kernel_until_the_past_changes() {
     assert!(is_missing(&mirror, &format!(".versions/@{}/data/3/3", spelled(5))));
     assert_eq!(text(&mirror, &format!(".versions/@{}/data/3/3", spelled(2))), "one");
 }
+
+#[test]
+fn the_link_header_of_a_resource_tells_where_its_versions_are() {
+    let source = Source::start(&[("/a", "one"), ("/b", "b")], &[]);
+    let links = "</map>; rel=\"timemap\"; type=\"application/link-format\", </other>; rel=\"timemap\"; anchor=\"http://else.example/\"";
+    source.server.on("/a", move |request| support::server::Reply::good(request, b"one").with("Link", links));
+    let memento = "</m/1>; rel=\"first last memento\"; datetime=\"Sun, 01 Feb 2026 08:00:00 GMT\"";
+    source.server.file("/map", format!("</a>; rel=\"original\",\n{memento}"));
+    source.server.file("/m/1", "before");
+    let mirror = mounted(&source);
+    let heads =
+        |path: &str| source.server.requests().iter().filter(|one| one.method == "HEAD" && one.path == path).count();
+    for _ in 0..2 {
+        assert_eq!(mirror.names(".versions/a"), ["20260201T080000Z".to_owned(), spelled(0)]);
+        assert_eq!(text(&mirror, ".versions/a/20260201T080000Z"), "before");
+        // One that says nothing has its own version alone.
+        assert_eq!(mirror.names(".versions/b"), [spelled(0)]);
+    }
+    assert_eq!([heads("/a"), heads("/b"), source.server.count("/other")], [1, 1, 0], "a day long");
+    assert_eq!(xattr(&mirror.path(".versions/b"), "user.resourcesync.error"), None);
+}

@@ -16,12 +16,14 @@ use super::{Shared, SyncError};
 use crate::catalog::{Memento, TimeMapRow};
 use crate::document::Datetime;
 use crate::source::{SourceError, Trouble, Validators};
-use crate::versions::{self, Limits, Timeline};
+use crate::versions::{self, Limits, OwnLinks, Timeline};
 
 /// How long an answer holds.
 const FRESH: Duration = Duration::from_secs(300);
 /// How long a failure does.
 const AGAIN: Duration = Duration::from_secs(60);
+/// How long what a resource's own `Link` header said holds.
+const LEARNT: Duration = Duration::from_secs(86_400);
 /// How much longer than whoever waits an asking may go on.
 const PATIENCE: u32 = 5;
 /// The part of `timeout` that somebody waits.
@@ -99,6 +101,8 @@ pub(super) struct History {
     offline: bool,
     outcomes: Mutex<LruCache<Question, Outcome>>,
     under_way: Mutex<HashMap<Question, watch::Receiver<()>>>,
+    /// What the heads of resources said of their versions, and until when that holds.
+    learnt: Mutex<LruCache<i64, (Instant, OwnLinks)>>,
     silent: Silent,
 }
 
@@ -119,6 +123,7 @@ impl History {
             offline,
             outcomes: Mutex::new(LruCache::new(most)),
             under_way: Mutex::default(),
+            learnt: Mutex::new(LruCache::new(most)),
             silent: Silent::new(),
         })
     }
@@ -180,6 +185,7 @@ impl History {
         let failed = outcomes.iter().filter(|(_, outcome)| outcome.trouble.is_some());
         let failed: Vec<Question> = failed.map(|(question, _)| *question).collect();
         failed.iter().for_each(|question| drop(outcomes.pop(question)));
+        self.learnt.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.silent.clear();
     }
 
@@ -202,7 +208,7 @@ impl History {
             return;
         }
         let links = match self.links(question.0) {
-            Ok(links) if links.lead_somewhere(question) => links,
+            Ok(links) if links.lead_somewhere(question) || self.may_learn(question, &links) => links,
             Ok(_) => return,
             Err(error) => return self.shared.status.error(&error.to_string()),
         };
@@ -210,6 +216,8 @@ impl History {
         if let Some(url) = links.all().next().filter(|_| links.all().all(|url| self.silent.contains(url))) {
             return self.came(question, Some(format!("{url}: its server did not answer a moment ago").into()));
         }
+        // Where no archive is named, that its server does not answer is no trouble of its versions.
+        let is_named = !links.is_empty();
         let mut done = {
             let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
             match under_way.get(&question) {
@@ -218,13 +226,14 @@ impl History {
                     let (end, done) = watch::channel(());
                     under_way.insert(question, done.clone());
                     let own = UnderWay(Arc::clone(self), question, end);
-                    tokio::spawn(async move { own.0.ask(own.1, &links).await });
+                    tokio::spawn(async move { own.0.ask(own.1, links).await });
                     done
                 }
             }
         };
         // The end of the sender is the end of the asking.
-        if tokio::time::timeout_at(deadline, async { while done.changed().await.is_ok() {} }).await.is_err() {
+        let ended = tokio::time::timeout_at(deadline, async { while done.changed().await.is_ok() {} }).await;
+        if ended.is_err() && is_named {
             let waited = self.shared.client.timeout().mul_f32(SHARE).as_secs_f32();
             self.came(question, Some(format!("no answer within {waited:.1} s; asking goes on").into()));
         }
@@ -252,14 +261,53 @@ impl History {
             let resolved = hrefs.iter().filter_map(|href| base.as_ref()?.join(href).ok());
             resolved.filter(|url| matches!(url.scheme(), "http" | "https")).map(String::from).take(MOST_LINKS).collect()
         };
-        Ok(Links { maps: resolve(maps), gates: resolve(gates) })
+        let mut links = Links { maps: resolve(maps), gates: resolve(gates), uri: None };
+        if links.is_empty() {
+            links.uri = Some(uri).filter(|uri| uri.starts_with("http"));
+            let learnt = self.learnt.lock().unwrap_or_else(PoisonError::into_inner).get(&resource).cloned();
+            if let Some((_, own)) = learnt.filter(|(until, _)| Instant::now() < *until) {
+                (links.maps, links.gates) = (own.timemaps, own.timegates);
+            }
+        }
+        Ok(links)
     }
 
-    async fn ask(&self, question: Question, links: &Links) {
+    /// Whether the head of a resource may say where its versions are, which its Source does not.
+    fn may_learn(&self, (resource, moment): Question, links: &Links) -> bool {
+        let mut learnt = self.learnt.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_known = learnt.get(&resource).is_some_and(|(until, _)| Instant::now() < *until);
+        moment.is_none() && links.is_empty() && links.uri.is_some() && !is_known
+    }
+
+    /// Learns from the head of a resource where its versions are.
+    async fn learn(&self, resource: i64, uri: &str, within: Duration) -> Result<OwnLinks, Failed> {
+        let asked = self.silent.ask(uri, versions::own_links(&self.shared.client, uri, within)).await;
+        let (holds, mut own) = match &asked {
+            Ok(own) => (LEARNT, own.clone()),
+            Err(_) => (AGAIN, OwnLinks::default()),
+        };
+        own.timemaps.truncate(MOST_LINKS);
+        own.timegates.truncate(MOST_LINKS);
+        let until = Instant::now() + holds;
+        self.learnt.lock().unwrap_or_else(PoisonError::into_inner).put(resource, (until, own.clone()));
+        asked.map(|_| own)
+    }
+
+    async fn ask(&self, question: Question, mut links: Links) {
         let within = self.shared.client.timeout() * PATIENCE;
+        if let Some(uri) = links.uri.take().filter(|_| links.is_empty()) {
+            match self.learn(question.0, &uri, within).await {
+                Ok(own) => (links.maps, links.gates) = (own.timemaps, own.timegates),
+                // The Source names no archive: that its server says nothing either is no fault of the listing.
+                Err(Failed { why, .. }) => tracing::debug!(uri, why, "the resource's own links are not known"),
+            }
+            if !links.lead_somewhere(question) {
+                return;
+            }
+        }
         let result = match question {
-            (resource, None) => self.ask_maps(resource, links, within).await,
-            (resource, Some(moment)) => self.ask_gates(resource, links, Datetime::from_nanos(moment), within).await,
+            (resource, None) => self.ask_maps(resource, &links, within).await,
+            (resource, Some(moment)) => self.ask_gates(resource, &links, Datetime::from_nanos(moment), within).await,
         };
         self.came(question, result.err());
     }
@@ -426,11 +474,17 @@ impl Silent {
 struct Links {
     maps: Vec<String>,
     gates: Vec<String>,
+    /// The resource itself, if its Source names neither.
+    uri: Option<String>,
 }
 
 impl Links {
     fn all(&self) -> impl Iterator<Item = &String> {
         self.maps.iter().chain(&self.gates)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.maps.is_empty() && self.gates.is_empty()
     }
 
     fn lead_somewhere(&self, (_, moment): Question) -> bool {
