@@ -134,6 +134,47 @@ fn parts_of_two_editions_never_delete() {
 }
 
 #[test]
+fn parts_that_are_newer_than_their_index_do_not_delete_until_they_have_settled() {
+    let mut source = Source::start(&[("/a", "a"), ("/b", "b"), ("/c", "c"), ("/d", "d")], &[]);
+    two_parts(&source, &format!("at=\"{}\"", at(0)));
+    source.server.file("/one.xml", part(&source, 0, &["/a", "/b"]));
+    source.server.file("/two.xml", part(&source, 0, &["/c", "/d"]));
+    let mirror = mounted(&source);
+    // The publisher has written the first part; `/b` moves to the second.
+    source.server.file("/one.xml", part(&source, 3600, &["/a"]));
+    for _ in 0..2 {
+        let _ = mirror.refresh();
+        agrees(&mirror, &source);
+        assert_eq!(state(&mirror), "partial");
+        assert!(mirror.errors().contains("may be being written"), "{}", mirror.errors());
+    }
+    source.server.file("/two.xml", part(&source, 3600, &["/b", "/c", "/d"]));
+    two_parts(&source, &format!("at=\"{}\"", at(3600)));
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    is_complete(&mirror);
+    assert_eq!(mirror.count("SELECT count(*) FROM version v JOIN name n ON n.id = v.name WHERE n.name = 'b'"), 1);
+    // An index that is never written again: what is gone goes when nothing has changed for ten minutes.
+    source.server.file("/two.xml", part(&source, 9000, &["/b", "/c"]));
+    let _ = mirror.refresh();
+    agrees(&mirror, &source);
+    source.remove("/d");
+    mirror.unmount();
+    let catalog = rusqlite::Connection::open(mirror.cache.join("catalog.db")).unwrap();
+    let changed = catalog.execute(
+        "UPDATE meta SET value = substr(value, 1, instr(value, ' ')) || (substr(value, instr(value, ' ')) - 600000000000)
+         WHERE key LIKE 'unfinished %'",
+        [],
+    );
+    assert_eq!(changed, Ok(1));
+    drop(catalog);
+    assert!(mirror.try_mount().status.success());
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    is_complete(&mirror);
+}
+
+#[test]
 fn a_part_that_is_older_than_its_index_says_never_deletes() {
     let source = Source::start(&[("/a", "a"), ("/b", "b"), ("/c", "c"), ("/d", "d")], &[]);
     two_parts(&source, &format!("at=\"{}\"", at(0)));

@@ -503,6 +503,25 @@ impl<'w> Transaction<'w> {
         Ok(known.is_some_and(|known| known != edition))
     }
 
+    /// Whether lists that may be being written are to be waited for: until they have been in this state for so long, in
+    /// nanoseconds. It is new if `begins` says so.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn waits(&self, rset: i64, state: &str, begins: bool, long: i64) -> Result<bool> {
+        let key = format!("unfinished {rset}");
+        let known = super::writer::meta(&self.transaction, &key)?;
+        let known = known.as_deref().and_then(|text| text.split_once(' ')).filter(|(known, _)| *known == state);
+        match known.and_then(|(_, since)| since.parse::<i64>().ok()) {
+            Some(since) => Ok((0..long).contains(&self.now.saturating_sub(since))),
+            None if !begins => Ok(false),
+            None => {
+                set_meta(&self.transaction, &key, &format!("{state} {}", self.now))?;
+                Ok(true)
+            }
+        }
+    }
+
     /// Says when the snapshot began of the document that is read next.
     pub fn reading(&mut self, snapshot: Option<Snapshot>) {
         self.snapshot = snapshot;

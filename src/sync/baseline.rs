@@ -15,7 +15,7 @@ use super::lists::{self, Budget, Lists};
 use super::seed::{self, Baseline};
 use super::spooled::Spooled;
 use super::status::Status;
-use super::{Engine, Summary, SyncError, sets};
+use super::{Engine, Summary, SyncError, editions, sets};
 use crate::catalog::{
     CatalogError, DocumentRow, Outcome, Recent, SetRow, SetState, Snapshot, SyncResult, Tally, Transaction, Writer,
 };
@@ -151,6 +151,7 @@ fn apply(
     let mut summary = Summary { not_modified: lists.unchanged.len() as u64, ..Summary::default() };
     let cursor = lists.cursor();
     let edition = lists.edition();
+    let (unfinished, state) = (lists.unfinished.clone(), editions::state(&lists));
     let mut complete = lists.failed.is_empty();
     let known = writer.documents(set.id)?;
     let from_dump = lists.read.iter().any(|document| document.row.package.is_some());
@@ -219,6 +220,22 @@ fn apply(
     // Of a set that nothing was in, nothing can have gone.
     let doubtful = doubtful && transaction.resources_before(set.id)? > 0;
     transaction.reading(guard(cursor));
+    if complete && doubtful {
+        let unseen = transaction.unseen(set.id)?;
+        // What moved from one to another may be in neither.
+        let is_written = unseen.gone > 0
+            && !accept_deletions
+            && transaction.waits(set.id, &state, unfinished.is_some(), editions::TIME_TO_WRITE)?;
+        if is_written {
+            status.error(&format!(
+                "{}: one of its documents is newer than what names it, and others are not: they may be being written; {} \
+                 resources that none of them lists stay for now",
+                unfinished.as_deref().unwrap_or(&set.key),
+                unseen.gone
+            ));
+            complete = false;
+        }
+    }
     if complete && doubtful {
         let unseen = transaction.unseen(set.id)?;
         read_all_again = unseen.doubtful > 0;

@@ -3,6 +3,8 @@
 //! A publisher rewrites an index and its parts one after the other, and a cache may keep some of them longer than others. An
 //! entry that moved from one part to another is then in neither of the two that were read.
 
+use std::collections::HashMap;
+
 use futures_util::StreamExt as _;
 use sha2::{Digest as _, Sha256};
 
@@ -13,7 +15,7 @@ use crate::document::{Datetime, Facts};
 use crate::source::{SourceError, Trouble, Validators};
 
 /// A part may give the time at which it was begun, and its index that at which it was written: so much lies between them.
-const TIME_TO_WRITE: i64 = 600_000_000_000;
+pub(super) const TIME_TO_WRITE: i64 = 600_000_000_000;
 
 /// Adds what an index says of a part to the digest of its entries.
 pub(super) fn digest_part(hasher: &mut Sha256, url: &str, facts: &Facts, date: Datetime) {
@@ -69,6 +71,44 @@ pub(super) async fn mixed(bringer: &Bringer, lists: &Lists, named: &Named) -> Op
         }
     }
     None
+}
+
+/// A part, or a page, that is of a newer edition than what names it, while another is not: its publisher may be writing them, and
+/// the index last. What moved from one to another is then in neither.
+pub(super) fn unfinished(lists: &Lists, named: &Named, before: &[DocumentRow]) -> Option<String> {
+    let rows: HashMap<&str, &DocumentRow> = lists
+        .read
+        .iter()
+        .map(|document| &document.row)
+        .chain(&lists.unchanged)
+        .map(|row| (row.url.as_str(), row))
+        .collect();
+    let is_later = |own: Datetime, other: Datetime| own.nanos() > other.nanos().saturating_add(TIME_TO_WRITE);
+    let of_index = lists.indexes.iter().filter_map(|row| row.at).max();
+    // An index that was not sent again says what it said when its parts were as they were then.
+    let before = before.iter().filter(|_| named.indexes.is_empty()).map(|row| (row.url.as_str(), row.at));
+    let before: HashMap<&str, Option<Datetime>> = before.collect();
+    let known = |row: &DocumentRow| {
+        let named = named.at.get(&row.url).copied().or_else(|| before.get(row.url.as_str()).copied().flatten());
+        Some((row.at?, named.or(of_index)?))
+    };
+    let parts = || rows.values().filter(|row| row.part).filter_map(|row| Some((row.url.as_str(), known(row)?)));
+    let is_newer = |(_, (own, named)): &(&str, (Datetime, Datetime))| is_later(*own, *named);
+    let part = parts().filter(is_newer).map(|(url, _)| url).min().filter(|_| !parts().all(|part| is_newer(&part)));
+    let is_other = |row: &&&DocumentRow| {
+        let next = row.next.as_ref().and_then(|next| rows.get(next.as_str())).and_then(|next| next.at);
+        row.at.zip(next).is_some_and(|(own, next)| is_later(own, next) || is_later(next, own))
+    };
+    part.or_else(|| rows.values().filter(is_other).map(|row| row.url.as_str()).min()).map(str::to_owned)
+}
+
+/// What tells one state of a list's parts from the next.
+pub(super) fn state(lists: &Lists) -> String {
+    let rows = lists.read.iter().map(|document| &document.row).chain(&lists.unchanged).chain(&lists.indexes);
+    let mut rows: Vec<String> = rows.map(|row| format!("{} {:?}", row.url, row.at)).collect();
+    rows.sort_unstable();
+    let digest: [u8; 32] = Sha256::digest(rows.join("\n")).into();
+    digest.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
 /// What a document is now.

@@ -40,6 +40,8 @@ pub(super) struct Lists {
     pub(super) inherited: HashMap<String, Datetime>,
     /// Documents that could not be downloaded or read, and editions that were mixed.
     pub(super) failed: Vec<SourceError>,
+    /// One that is newer than what names it, while others are not: they may be being written.
+    pub(super) unfinished: Option<String>,
 }
 
 impl Lists {
@@ -163,12 +165,15 @@ pub(super) struct Bringer {
 pub(super) async fn bring(bringer: &Bringer, roots: &[String], known: &[DocumentRow]) -> Lists {
     for _ in 0..MOST_RESTARTS {
         let (lists, named) = once(bringer, roots, known).await;
-        let Some(mixed) = editions::mixed(bringer, &lists, &named).await else { return lists };
+        let Some(mixed) = editions::mixed(bringer, &lists, &named).await else {
+            return Lists { unfinished: editions::unfinished(&lists, &named, known), ..lists };
+        };
         bringer.status.warning(&format!("{mixed}; reading the lists again"));
     }
     let past_caches = Bringer { past_caches: true, ..bringer.clone() };
     let (mut lists, named) = once(&past_caches, roots, known).await;
     lists.failed.extend(editions::mixed(&past_caches, &lists, &named).await);
+    lists.unfinished = editions::unfinished(&lists, &named, known);
     lists
 }
 
