@@ -502,3 +502,25 @@ fn a_refresh_has_what_only_its_server_tells_of_looked_at_again() {
     mirror.refreshed();
     assert_eq!(mirror.read("page").unwrap(), b"changed once more");
 }
+
+#[test]
+fn the_size_of_a_page_is_asked_for_once_in_a_listing() {
+    let server = Server::start();
+    let entries: String = (0..60)
+        .map(|number| {
+            let path = format!("/section/{number:02}/");
+            server.on(&path, move |request| Reply {
+                delay: Duration::from_millis(20),
+                ..Reply::good(request, format!("page {number}").as_bytes())
+            });
+            entry(&server.url(&path), "")
+        })
+        .collect();
+    server.source(AT, &entries);
+    let mirror = Mirror::mount(&server.url("/"), "poll=0");
+    let listed = shell(&format!("ls -lR {}", mirror.directory.display()));
+    assert_eq!(listed.matches("@index").count(), 60, "{listed}");
+    let heads = server.requests().iter().filter(|one| one.method == "HEAD").count();
+    let gets = server.requests().iter().filter(|one| one.method == "GET" && one.path.starts_with("/section")).count();
+    assert_eq!((heads, gets), (60, 0));
+}

@@ -376,10 +376,12 @@ fn a_sitemap_that_says_nothing_of_its_resources_still_brings_new_content() {
     assert_eq!(mirror.read("x").unwrap(), b"old");
     server.file("/x", "newer");
     mirror.refresh();
-    assert_eq!(mirror.read("x").unwrap(), b"old", "no new edition, no new version");
+    assert_eq!(mirror.read("x").unwrap(), b"newer", "its server is asked");
+    server.file("/x", "newest");
+    assert_eq!(mirror.read("x").unwrap(), b"newer", "not before it is due");
     server.file("/list.xml", resource_list(LATER, &entry(&server.url("/x"), "")));
     mirror.refresh();
-    mirror.wait("the new version", |_| mirror.read("x").is_ok_and(|found| found == b"newer"));
+    mirror.wait("the new version", |_| mirror.read("x").is_ok_and(|found| found == b"newest"));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use lru::LruCache;
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{OnceCell, Semaphore, mpsc, oneshot, watch};
 
 use super::download;
 use super::fill::Parts;
@@ -126,6 +126,8 @@ pub(super) struct Contents {
     /// The turn of applying a patch.
     pub(super) patching: Arc<Semaphore>,
     flights: Mutex<HashMap<i64, Arc<Flight>>>,
+    /// Sizes that are being looked for.
+    sizing: Mutex<HashMap<i64, Arc<OnceCell<Result<u64, Failure>>>>>,
     failures: Mutex<LruCache<i64, (Instant, Failure)>>,
     /// How old content may be that only its server can tell to be current; `None`: of any age.
     pub(super) revalidate: Option<Duration>,
@@ -178,6 +180,7 @@ impl Contents {
             reached: AtomicI64::new(0),
             patching: Arc::new(Semaphore::new(1)),
             flights: Mutex::new(HashMap::new()),
+            sizing: Mutex::new(HashMap::new()),
             failures: Mutex::new(LruCache::new(capacity(10_000))),
             revalidate: config.revalidate,
             fresh_since: AtomicI64::new(i64::MIN),
@@ -538,8 +541,16 @@ impl Contents {
         }
     }
 
-    /// The size of a version: by HEAD where that tells it, else by fetching.
+    /// The size of a version, which is looked for once however many ask: a listing expects it, and `stat` waits for it.
     async fn find_size(self: &Arc<Self>, version: i64) -> Result<u64, Failure> {
+        let looking = Arc::clone(locked(&self.sizing).entry(version).or_default());
+        let found = looking.get_or_init(|| self.look_for_size(version)).await.clone();
+        locked(&self.sizing).remove(&version);
+        found
+    }
+
+    /// By HEAD where that tells it, else by fetching.
+    async fn look_for_size(self: &Arc<Self>, version: i64) -> Result<u64, Failure> {
         let Some(row) = self.row(version)? else {
             return Err(self.failed(version, REPLACED.to_owned()));
         };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::content::{Contents, Flight, expected, locked, represented};
 use super::download::{self, Served};
 use super::mementos::Location;
-use crate::catalog::{KnownContent, VersionRow};
+use crate::catalog::{Content, KnownContent, VersionRow};
 use crate::document::Datetime;
 use crate::source::Validators;
 
@@ -36,7 +36,8 @@ impl Contents {
             return false;
         }
         let known = self.readers.ask(|reader| {
-            let row = reader.version(version)?.filter(|row| is_timeless(row) && row.content.is_some());
+            let row = reader.version(version)?;
+            let row = row.filter(|row| is_timeless(row) && self.content_of(row).is_some());
             Ok(match row {
                 Some(_) => Some(reader.known_content(version)?),
                 None => None,
@@ -48,6 +49,11 @@ impl Contents {
         let checked = pending.max(known.map(|known| known.checked));
         let after = self.fresh_since.load(Ordering::Acquire);
         checked.is_none_or(|checked| checked.nanos() < after || age(checked) >= interval)
+    }
+
+    /// The content of a version, be it that it came a moment ago.
+    fn content_of(&self, row: &VersionRow) -> Option<Content> {
+        row.content.or_else(|| self.ledger.pending(row.id))
     }
 
     /// Whether there may be content that is to be looked at again.
@@ -63,7 +69,7 @@ impl Contents {
     /// it as it is, until the next time.
     pub(super) async fn revalidate(self: &Arc<Self>, version: i64) -> Revalidated {
         let Ok(Some(row)) = self.row(version) else { return Revalidated::Current };
-        let Some(content) = row.content.filter(|_| is_timeless(&row)) else { return Revalidated::Current };
+        let Some(content) = self.content_of(&row).filter(|_| is_timeless(&row)) else { return Revalidated::Current };
         let before = self.readers.ask(|reader| reader.known_content(version)).ok().flatten();
         let known = before
             .map(|known| Validators { etag: known.etag, last_modified: known.last_modified, settled: true })
