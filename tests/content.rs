@@ -524,3 +524,26 @@ fn the_size_of_a_page_is_asked_for_once_in_a_listing() {
     let gets = server.requests().iter().filter(|one| one.method == "GET" && one.path.starts_with("/section")).count();
     assert_eq!((heads, gets), (60, 0));
 }
+
+#[test]
+fn the_media_type_is_the_servers_where_none_is_listed() {
+    let server = Server::start();
+    let serve = |path: &str, media: &'static str| {
+        server.on(path, move |request| Reply::good(request, b"x").with("Content-Type", media));
+    };
+    serve("/unlisted", "Text/HTML; charset=utf-8");
+    serve("/listed", "text/html");
+    serve("/nonsense", "no type at all");
+    let entries = entry(&server.url("/unlisted"), "")
+        + &entry(&server.url("/listed"), "type=\"application/xhtml+xml\"")
+        + &entry(&server.url("/nonsense"), &support::facts_of(b"x"));
+    server.source(AT, &entries);
+    let mirror = Mirror::mount(&server.url("/"), "poll=0");
+    let media = |name: &str| xattr(&mirror.path(name), "user.mime_type");
+    assert_eq!(media("unlisted"), None, "it is not known yet");
+    ["unlisted", "listed", "nonsense"].iter().for_each(|name| drop(mirror.read(name).unwrap()));
+    mirror.wait("the type", |_| media("unlisted").as_deref() == Some("text/html"));
+    assert_eq!([media("listed").as_deref(), media("nonsense").as_deref()], [Some("application/xhtml+xml"), None]);
+    mirror.remount();
+    assert_eq!(media("unlisted").as_deref(), Some("text/html"));
+}

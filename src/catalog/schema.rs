@@ -350,11 +350,13 @@ const STEPS: [&str; 12] = ["
     ALTER TABLE feed ADD COLUMN edition_url TEXT;   -- the list that the edition is of
     ALTER TABLE feed ADD COLUMN edition BLOB NOT NULL DEFAULT x''; -- of a list with undated changes: a digest of each entry
 ", "
-    -- What the server said of the content of a current version of which neither a hash nor a time of modification is listed.
+    -- What the server said of the content of a current version of which neither a hash nor a time of modification is listed, or no
+    -- media type.
     CREATE TABLE validators (
         version INTEGER PRIMARY KEY,
         etag TEXT,
         last_modified TEXT,
+        media INTEGER,
         checked INTEGER NOT NULL        -- when it came, or was found unchanged, by our clock
     );
     CREATE TRIGGER validators_superseded AFTER UPDATE OF until ON version WHEN OLD.until IS NULL AND NEW.until IS NOT NULL

@@ -1,5 +1,5 @@
-//! What a server said of content that nothing which the Source lists tells from its next edition: neither a hash nor a time of
-//! modification. It is asked for again, if it has changed, when it is used.
+//! What a server said of content. Where nothing that the Source lists tells it from its next edition, neither a hash nor a time of
+//! modification, it is asked for again, if it has changed, when it is used. Where no media type is listed, it has the server's.
 
 use rusqlite::{OptionalExtension, params};
 
@@ -18,6 +18,8 @@ pub struct KnownContent {
     pub etag: Option<String>,
     /// `Last-Modified`.
     pub last_modified: Option<String>,
+    /// `Content-Type`, without parameters.
+    pub media: Option<String>,
     /// When it came, or was last found unchanged, by our clock.
     pub checked: Datetime,
 }
@@ -36,12 +38,13 @@ impl Reader {
     /// # Errors
     /// If SQLite fails.
     pub fn known_content(&self, version: i64) -> Result<Option<KnownContent>> {
-        let mut statement = self
-            .connection()
-            .prepare_cached("SELECT etag, last_modified, checked FROM validators WHERE version = ?1")?;
+        let mut statement = self.connection().prepare_cached(
+            "SELECT v.etag, v.last_modified, m.type, v.checked FROM validators v LEFT JOIN media m ON m.id = v.media
+                 WHERE v.version = ?1",
+        )?;
         let known = statement.query_row([version], |row| {
-            let checked = Datetime::from_nanos(row.get(2)?);
-            Ok(KnownContent { etag: row.get(0)?, last_modified: row.get(1)?, checked })
+            let checked = Datetime::from_nanos(row.get(3)?);
+            Ok(KnownContent { etag: row.get(0)?, last_modified: row.get(1)?, media: row.get(2)?, checked })
         });
         Ok(known.optional()?)
     }
@@ -68,13 +71,16 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn put_known_content(&self, version: i64, known: &KnownContent) -> Result<()> {
+    pub fn put_known_content(&mut self, version: i64, known: &KnownContent) -> Result<()> {
+        let media = self.media(known.media.as_deref())?;
         self.connection()
             .prepare_cached(
-                "INSERT OR REPLACE INTO validators (version, etag, last_modified, checked)
-                 SELECT id, ?2, ?3, ?4 FROM version WHERE id = ?1 AND until IS NULL",
+                "INSERT INTO validators (version, etag, last_modified, media, checked)
+                 SELECT id, ?2, ?3, ?4, ?5 FROM version WHERE id = ?1 AND until IS NULL
+                 ON CONFLICT (version) DO UPDATE SET etag = excluded.etag, last_modified = excluded.last_modified,
+                     media = COALESCE(excluded.media, media), checked = excluded.checked",
             )?
-            .execute(params![version, known.etag, known.last_modified, known.checked.nanos()])?;
+            .execute(params![version, known.etag, known.last_modified, media, known.checked.nanos()])?;
         Ok(())
     }
 }

@@ -88,7 +88,11 @@ impl Links {
 
 /// What the catalog knows of a version.
 pub(super) fn facts(reader: &Reader, version: i64) -> Result<Option<(VersionRow, Links)>, CatalogError> {
-    let Some(row) = reader.version(version)? else { return Ok(None) };
+    let Some(mut row) = reader.version(version)? else { return Ok(None) };
+    if row.media.is_none() {
+        // Of content that is here, its server's.
+        row.media = reader.known_content(version)?.and_then(|known| known.media);
+    }
     // The entry of a current version says itself what there is.
     let links =
         if row.current { Links::default() } else { Links::of_resource(reader, reader.ever(row.name)?.resource)? };

@@ -155,6 +155,8 @@ pub struct Answer {
     _permit: Option<Permit>,
 }
 
+/// The longest media type that is taken (RFC 6838, 4.2: twice 127, and a slash).
+const LONGEST_TYPE: usize = 255;
 /// How often it is noted of a host that the body of an answer goes on.
 const NOTED_EVERY: Duration = Duration::from_secs(1);
 
@@ -593,6 +595,15 @@ impl Answer {
     #[must_use]
     pub fn length(&self) -> Option<u64> {
         text(&self.headers, &header::CONTENT_LENGTH)?.trim().parse().ok()
+    }
+
+    /// The media type of the body, without parameters, in lower case (RFC 9110, 8.3); `None` if there is none that can be one.
+    #[must_use]
+    pub fn media_type(&self) -> Option<String> {
+        let media = text(&self.headers, &header::CONTENT_TYPE)?;
+        let essence = media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let is_one = essence.len() <= LONGEST_TYPE && essence.contains('/') && !essence.contains(char::is_whitespace);
+        is_one.then_some(essence)
     }
 
     /// Whether the body is said to be an HTML page.

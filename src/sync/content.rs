@@ -431,8 +431,8 @@ impl Contents {
                     }
                     self.status.update(|progress| progress.fetched_bytes += served.content.size);
                     let ready = self.land(&row, served.content);
-                    if ready.is_ok() && is_timeless(&row) {
-                        self.note_checked(version, served.validators);
+                    if ready.is_ok() && (is_timeless(&row) || row.current && row.media.is_none()) {
+                        self.note_checked(version, served.validators, served.media);
                     }
                     return ready;
                 }

@@ -34,11 +34,13 @@ pub(super) struct Served {
     pub(super) forgiven: Option<Trouble>,
     /// What the server said of them.
     pub(super) validators: Validators,
+    /// Their media type, as the server has it.
+    pub(super) media: Option<String>,
 }
 
 impl Served {
     pub(super) fn new(content: Content, forgiven: Option<Trouble>) -> Self {
-        Self { content, forgiven, validators: Validators::default() }
+        Self { content, forgiven, validators: Validators::default(), media: None }
     }
 }
 
@@ -116,8 +118,8 @@ impl Job<'_> {
             if answer.status == 304 {
                 return Ok(None);
             }
-            let validators = answer.validators();
-            let with_validators = |served| Some(Served { validators, ..served });
+            let (validators, media) = (answer.validators(), answer.media_type());
+            let with_validators = |served| Some(Served { validators, media, ..served });
             self.place.check(&answer, !self.expected.hashes.is_empty() && self.strict())?;
             if self.strict() {
                 self.expected.check_page(&self.place.url, &answer).map_err(|trouble| self.error(trouble))?;

@@ -75,7 +75,7 @@ impl Contents {
             .map(|known| Validators { etag: known.etag, last_modified: known.last_modified, settled: true })
             .filter(|known| *known != Validators::default());
         // Who opens it meanwhile gets what is here.
-        self.note_checked(version, known.clone().unwrap_or_default());
+        self.note_checked(version, known.clone().unwrap_or_default(), None);
         let place = Location::plain(represented(&row).unwrap_or_else(|| row.uri.clone()));
         let (flight, expected) = (Arc::new(Flight::new()), expected(&row));
         let job = download::Job {
@@ -96,7 +96,7 @@ impl Contents {
             Ok(Some(served)) => self.hold_to_its_format(&row, &place, served).await.map(Some),
             other => other,
         };
-        let Served { content: now, validators, .. } = match came {
+        let Served { content: now, validators, media, .. } = match came {
             Ok(Some(served)) => served,
             Ok(None) => return Revalidated::Current,
             Err(error) => {
@@ -106,10 +106,10 @@ impl Contents {
             }
         };
         if now.sha256 == content.sha256 {
-            self.note_checked(version, validators);
+            self.note_checked(version, validators, media);
             return Revalidated::Current;
         }
-        self.ledger.renewed(version, now, known_content(validators));
+        self.ledger.renewed(version, now, known_content(validators, media));
         match self.ledger.settled().await {
             Ok(()) => Revalidated::Superseded,
             Err(error) => {
@@ -120,18 +120,19 @@ impl Contents {
     }
 
     /// Notes what a server said of the content of a version just now.
-    pub(super) fn note_checked(&self, version: i64, validators: Validators) {
-        let known = known_content(validators);
+    pub(super) fn note_checked(&self, version: i64, validators: Validators, media: Option<String>) {
+        let known = known_content(validators, media);
         // It is in the catalog a moment later.
         locked(&self.checked).put(version, known.checked);
         self.ledger.checked(version, known);
     }
 }
 
-fn known_content(Validators { etag, last_modified, settled }: Validators) -> KnownContent {
+fn known_content(validators: Validators, media: Option<String>) -> KnownContent {
+    let Validators { etag, last_modified, settled } = validators;
     // Written just now, it may be written again within the same second.
     let last_modified = last_modified.filter(|_| settled || etag.is_some());
-    KnownContent { etag, last_modified, checked: Datetime::now() }
+    KnownContent { etag, last_modified, media, checked: Datetime::now() }
 }
 
 fn age(moment: Datetime) -> Duration {
