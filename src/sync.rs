@@ -470,7 +470,7 @@ impl Engine {
     /// Brings what the Source has to tell of the versions of a resource into the catalog: all that it lists, and the
     /// one that was in force at a moment. Returns within the timeout; false if the Source could not be asked.
     pub async fn history(&self, resource: i64, moment: Option<Datetime>) -> bool {
-        self.history.bring(resource, moment).await
+        self.history.bring(resource, moment, true).await
     }
 
     /// What came of asking for the versions of a resource.
@@ -683,7 +683,7 @@ impl Engine {
 
     /// Asks a server whether it has other content for a version; false if there is a new version now.
     pub async fn revalidate(self: &Arc<Self>, version: i64) -> bool {
-        self.contents.revalidate(version).await != revalidate::Revalidated::Superseded
+        self.contents.revalidate_soon(version).await != revalidate::Revalidated::Superseded
     }
 
     /// The size of a version, asked for if need be.

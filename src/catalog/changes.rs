@@ -332,7 +332,8 @@ impl Transaction<'_> {
     /// that change, tell what has come of its resource. `change` is the version that it made, or else it is a deletion.
     fn is_in_lists(&self, names: Names, change: Option<i64>) -> Result<bool> {
         const LISTED_AT: &str =
-            "(SELECT r.at FROM rset r JOIN name n ON n.rset = r.id WHERE n.id = ?1 AND r.at IS NOT NULL)";
+            "(SELECT COALESCE(r.at, (SELECT CAST(m.value AS INTEGER) FROM meta m WHERE m.key = 'begun ' || r.id))
+              FROM rset r JOIN name n ON n.rset = r.id WHERE n.id = ?1)";
         Ok(match change {
             // What the first sync brought has no number of a sync.
             Some(version) => self

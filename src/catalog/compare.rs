@@ -221,6 +221,18 @@ impl Reader {
         Ok(statement.query_map([object], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
     }
 
+    /// Whether content is that of a version that a hash or a length of its list held it to, or of a superseded one.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn is_kept(&self, sha256: &[u8; 32]) -> Result<bool> {
+        let mut statement = self.connection().prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM object o JOIN version v ON v.object = o.id
+                 WHERE o.sha256 = ?1 AND (v.until IS NOT NULL OR v.hashes IS NOT NULL OR NOT v.settled))",
+        )?;
+        Ok(statement.query_row([sha256.as_slice()], |row| row.get(0))?)
+    }
+
     /// Some of the current versions that have the content with this SHA-256.
     ///
     /// # Errors

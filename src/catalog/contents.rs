@@ -100,7 +100,7 @@ impl Transaction<'_> {
             "INSERT INTO version (id, name, document, begin, mtime, dated, size, hashes, media, extra, change, came, rank)
              SELECT ?2, name, document, CASE WHEN ?5 THEN begin ELSE ?3 END, mtime, dated,
                     CASE WHEN settled OR ?4 THEN NULL ELSE size END, hashes, media, extra,
-                    CASE WHEN ?5 THEN change END, CASE WHEN ?5 THEN came END, CASE WHEN ?5 THEN COALESCE(rank, id) END
+                    CASE WHEN ?5 THEN change WHEN change < 8 THEN 2 END, CASE WHEN ?5 THEN came END, CASE WHEN ?5 THEN COALESCE(rank, id) END
              FROM version WHERE id = ?1",
             params![version, next, now.nanos(), content.is_some(), phantom],
         )?;

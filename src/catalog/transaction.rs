@@ -162,16 +162,20 @@ impl Snapshot {
         Self { at, seen, kinds: How::DATED }
     }
 
-    /// That of a list without a time, which has changed since it was read at `listed`, by our clock; or else nothing is known
-    /// of it, and all changes are newer.
+    /// That of a list without a time, which was not begun before this moment, by our clock; or else nothing is known of it, and
+    /// all changes are newer.
     #[must_use]
-    pub fn changed_since(listed: Option<Datetime>) -> Self {
-        match listed {
-            Some(listed) => {
-                Self { at: i64::MAX, seen: listed.nanos().saturating_sub(Self::TO_WRITE), kinds: How::LISTED }
-            }
+    pub fn begun_after(begun: Option<Datetime>) -> Self {
+        match begun {
+            Some(begun) => Self { at: i64::MAX, seen: begun.nanos(), kinds: How::LISTED },
             None => Self { at: i64::MIN, seen: i64::MAX, kinds: How::DATED },
         }
+    }
+
+    /// The earliest moment at which a list was begun that has changed since it was read then.
+    #[must_use]
+    pub fn earliest(read: Datetime) -> Datetime {
+        Datetime::from_nanos(read.nanos().saturating_sub(Self::TO_WRITE))
     }
 
     pub(super) fn at(self) -> i64 {
@@ -486,21 +490,26 @@ impl<'w> Transaction<'w> {
         Ok(())
     }
 
-    /// Notes the edition of lists that have no time of their own.
+    /// Notes the edition of lists that have no time of their own, which were read whole just now; it was not begun before `begun`.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn note_edition(&self, rset: i64, edition: &str) -> Result<()> {
-        set_meta(&self.transaction, &format!("edition {rset}"), edition)
+    pub fn note_edition(&self, rset: i64, edition: &str, begun: Option<Datetime>) -> Result<()> {
+        set_meta(&self.transaction, &format!("edition {rset}"), &format!("{edition} {}", self.now))?;
+        match begun {
+            Some(begun) => set_meta(&self.transaction, &format!("begun {rset}"), &begun.nanos().to_string()),
+            None => Ok(()),
+        }
     }
 
-    /// Whether the edition of lists without a time that was noted last is another.
+    /// When another edition of lists without a time was read last, by our clock, if this is not the one that was noted then.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn is_new_edition(&self, rset: i64, edition: &str) -> Result<bool> {
+    pub fn edition_before(&self, rset: i64, edition: &str) -> Result<Option<Datetime>> {
         let known = super::writer::meta(&self.transaction, &format!("edition {rset}"))?;
-        Ok(known.is_some_and(|known| known != edition))
+        let known = known.as_deref().and_then(|text| text.split_once(' ')).filter(|(known, _)| *known != edition);
+        Ok(known.and_then(|(_, read)| read.parse().ok()).map(Datetime::from_nanos))
     }
 
     /// Whether lists that may be being written are to be waited for: until they have been in this state for so long, in

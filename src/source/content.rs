@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256, Sha512};
 
 use super::client::{Answer, is_html};
 use super::error::Trouble;
-use crate::document::{Algorithm, Digest, Hashes, looks_like_html};
+use crate::document::{Algorithm, Digest, Hashes};
 
 /// What a Source lists of the bytes it sends.
 #[derive(Clone, Debug, Default)]
@@ -36,16 +36,25 @@ impl Expected {
         }
     }
 
-    /// Refuses a body whose first bytes, `start`, are those of an HTML page that came from `url` in place of a file, whatever its
-    /// server calls it.
+    /// Refuses a body whose first bytes, `start`, are those of an HTML page that came from `url` in place of a file of one of the
+    /// formats of [`Expected::format`], whatever its server calls it.
     ///
     /// # Errors
-    /// If a file of another type is listed.
+    /// If such a file is listed.
     pub fn check_start(&self, url: &str, start: &[u8]) -> Result<(), Trouble> {
-        match self.file_type(url).filter(|_| looks_like_html(start)) {
+        let text = String::from_utf8_lossy(&start[..start.len().min(256)]).to_ascii_lowercase();
+        let text = text.trim_start_matches('\u{feff}').trim_start();
+        let is_page = text.starts_with("<!doctype html") || text.starts_with("<html");
+        match self.file_type(url).filter(|_| is_page && self.format(url).is_some()) {
             Some(listed) => Err(Trouble::Page { listed }),
             None => Ok(()),
         }
+    }
+
+    /// Whether a body that begins so is none of the formats of [`Expected::format`].
+    #[must_use]
+    pub fn has_no_format(start: &[u8]) -> bool {
+        !start.is_empty() && !BEGINNINGS.iter().any(|beginning| start.starts_with(beginning))
     }
 
     /// The format of the file that is listed at `url`, if it is one of those whose files each begin with bytes of their own, and
@@ -97,6 +106,26 @@ const FORMATS: [(&str, &[&str]); 10] = [
     ("ZIP", &["application/zip", "application/epub+zip", "zip", "epub", "docx", "xlsx", "pptx", "odt"]),
     ("gzip", &["application/gzip", "application/x-gzip", "gz", "tgz"]),
     ("MP3", &["audio/mpeg", "mp3"]),
+];
+
+/// How files of these formats begin.
+const BEGINNINGS: [&[u8]; 16] = [
+    b"%PDF",
+    b"\xff\xd8\xff",
+    b"\x89PNG",
+    b"GIF8",
+    b"II*\0",
+    b"II+\0",
+    b"MM\0*",
+    b"MM\0+",
+    b"\0\0\0\x0cjP",
+    b"\xff\x4f\xff\x51",
+    b"RIFF",
+    b"PK",
+    b"\x1f\x8b",
+    b"ID3",
+    b"\xff\xfb",
+    b"\xff\xf3",
 ];
 
 /// In which form a body is served.

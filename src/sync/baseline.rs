@@ -177,15 +177,18 @@ fn apply(
     let read_some = !lists.read.is_empty();
     // A list of which it is not known when it was made undoes no change, but where it has changed since it was read last.
     let timeless = edition.clone().filter(|_| cursor.is_none() && lists.unchanged.is_empty());
-    let changed = match &timeless {
-        Some(edition) => transaction.is_new_edition(set.id, edition)?,
-        None => false,
+    let before = match &timeless {
+        Some(edition) => transaction.edition_before(set.id, edition)?,
+        None => None,
     };
-    let changed_since = listed.filter(|_| changed);
+    let begun = before.map(Snapshot::earliest);
     let guard = |at: Option<Datetime>| {
-        let since = || Snapshot::changed_since(changed_since);
-        followed.then(|| at.map_or_else(since, |at| Snapshot::new(at, listed)))
+        let timeless = || Snapshot::begun_after(begun);
+        followed.then(|| at.map_or_else(timeless, |at| Snapshot::new(at, listed)))
     };
+    // Of lists of which a part was not sent again, what was sent is new.
+    let is_new = cursor.is_none() && read_some && !lists.unchanged.is_empty();
+    let made_up = cursor.or(begun).or(listed.filter(|_| is_new).map(Snapshot::earliest));
     let (mut whole_documents, mut fresh) = (Vec::new(), Vec::new());
     let mut documents = lists.read.into_iter().map(Arc::new);
     std::thread::scope(|scope| -> Result<(), CatalogError> {
@@ -278,8 +281,8 @@ fn apply(
     // are to be taken.
     let from = cursor.map(|cursor| dumped.map_or(cursor, |dumped| cursor.min(dumped)));
     if complete && held.is_none() && read_some {
-        transaction.lists_make_up(set.id, cursor.or(changed_since))?;
-        timeless.iter().try_for_each(|edition| transaction.note_edition(set.id, edition))?;
+        transaction.lists_make_up(set.id, made_up)?;
+        timeless.iter().try_for_each(|edition| transaction.note_edition(set.id, edition, begun))?;
     }
     transaction.finish_set(set.id, &SyncResult { state, cursor: from, at: cursor, held, held_edition })?;
     let tally = Tally { added: summary.added, updated: summary.updated, deleted: summary.deleted, ..Tally::default() };

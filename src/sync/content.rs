@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use lru::LruCache;
-use tokio::sync::{OnceCell, Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use super::download;
 use super::fill::Parts;
@@ -25,7 +25,7 @@ use super::open_files::OpenFiles;
 use super::packages::Packages;
 use super::ranges::Ranges;
 use super::readahead::Readahead;
-use super::revalidate::is_timeless;
+use super::revalidate::{Revalidated, UnderWay, is_timeless, once};
 use super::status::Status;
 use super::{Config, Shared, Verify};
 use crate::bounds::Bounds;
@@ -127,7 +127,9 @@ pub(super) struct Contents {
     pub(super) patching: Arc<Semaphore>,
     flights: Mutex<HashMap<i64, Arc<Flight>>>,
     /// Sizes that are being looked for.
-    sizing: Mutex<HashMap<i64, Arc<OnceCell<Result<u64, Failure>>>>>,
+    sizing: UnderWay<Result<u64, Failure>>,
+    /// Content that its server is asked for again.
+    pub(super) revalidating: UnderWay<Revalidated>,
     failures: Mutex<LruCache<i64, (Instant, Failure)>>,
     /// How old content may be that only its server can tell to be current; `None`: of any age.
     pub(super) revalidate: Option<Duration>,
@@ -181,6 +183,7 @@ impl Contents {
             patching: Arc::new(Semaphore::new(1)),
             flights: Mutex::new(HashMap::new()),
             sizing: Mutex::new(HashMap::new()),
+            revalidating: Mutex::new(HashMap::new()),
             failures: Mutex::new(LruCache::new(capacity(10_000))),
             revalidate: config.revalidate,
             fresh_since: AtomicI64::new(i64::MIN),
@@ -543,10 +546,10 @@ impl Contents {
 
     /// The size of a version, which is looked for once however many ask: a listing expects it, and `stat` waits for it.
     async fn find_size(self: &Arc<Self>, version: i64) -> Result<u64, Failure> {
-        let looking = Arc::clone(locked(&self.sizing).entry(version).or_default());
-        let found = looking.get_or_init(|| self.look_for_size(version)).await.clone();
-        locked(&self.sizing).remove(&version);
-        found
+        let looking = Arc::clone(self);
+        let found =
+            once(self, |contents| &contents.sizing, version, async move { looking.look_for_size(version).await });
+        found.await.unwrap_or_else(|| Err(self.failed(version, "a bug ended the request; see the log".to_owned())))
     }
 
     /// By HEAD where that tells it, else by fetching.

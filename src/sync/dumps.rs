@@ -459,10 +459,19 @@ async fn manifest_in(
     let failed = |trouble| SourceError::new(&row.url, trouble);
     let (index, parts) = manifest_at(engine, package, row, patient, capability, MANIFEST).await?;
     let mut whole: Option<Spooled> = None;
+    let (mut known, mut size) = (HashSet::new(), 0_u64);
     for name in &parts {
+        if !known.insert(name) {
+            return Err(failed(Trouble::Nowhere(format!("{MANIFEST} names {name} twice"))));
+        }
         let (part, further) = manifest_at(engine, package, row, patient, capability, name).await?;
         if !further.is_empty() {
             return Err(failed(Trouble::Nowhere(format!("{name} is an index, within an index of manifests"))));
+        }
+        size = size.saturating_add(part.path.metadata().map_or(0, |metadata| metadata.len()));
+        if size > engine.config.bounds.document {
+            let beyond = bounds::DOCUMENT.passed("the size of its manifests", &engine.config.bounds);
+            return Err(failed(beyond.into()));
         }
         match &mut whole {
             None => whole = Some(part),
@@ -539,6 +548,7 @@ impl Unpacking {
             .stream(Arc::clone(&package.file))
             .map_err(|error| failed(Trouble::Nowhere(format!("{name}: {error}"))))?;
         let mut file = store.spool().map_err(disk)?;
+        store.check_room(member.size).map_err(disk)?;
         let mut buffer = vec![0; 256 << 10];
         loop {
             match stream.read(&mut buffer) {

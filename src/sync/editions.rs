@@ -102,12 +102,14 @@ pub(super) fn unfinished(lists: &Lists, named: &Named, before: &[DocumentRow]) -
     part.or_else(|| rows.values().filter(is_other).map(|row| row.url.as_str()).min()).map(str::to_owned)
 }
 
-/// What tells one state of a list's parts from the next.
+/// What tells one state of a list from the next: its parts, and the edition of what names them.
 pub(super) fn state(lists: &Lists) -> String {
-    let rows = lists.read.iter().map(|document| &document.row).chain(&lists.unchanged).chain(&lists.indexes);
-    let mut rows: Vec<String> = rows.map(|row| format!("{} {:?}", row.url, row.at)).collect();
-    rows.sort_unstable();
-    let digest: [u8; 32] = Sha256::digest(rows.join("\n")).into();
+    let rows = lists.read.iter().map(|document| &document.row).chain(&lists.unchanged);
+    let parts = rows.map(|row| row.url.clone());
+    let mut all: Vec<String> =
+        parts.chain(lists.indexes.iter().map(|row| format!("{} {:?}", row.url, row.at))).collect();
+    all.sort_unstable();
+    let digest: [u8; 32] = Sha256::digest(all.join("\n")).into();
     digest.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 

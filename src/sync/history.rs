@@ -160,20 +160,20 @@ impl History {
     }
 
     /// Brings what the Source has to tell of the versions of a resource into the catalog: all that it lists, and
-    /// the one that was in force at a moment, if that is not known then. Returns within the timeout; false if the
-    /// Source could not be asked.
-    pub(super) async fn bring(self: &Arc<Self>, resource: i64, moment: Option<Datetime>) -> bool {
+    /// the one that was in force at a moment, if that is not known then. Where the Source names no archive, the resource
+    /// itself is asked, if this `learns`. Returns within the timeout; false if the Source could not be asked.
+    pub(super) async fn bring(self: &Arc<Self>, resource: i64, moment: Option<Datetime>, learns: bool) -> bool {
         if self.offline {
             return true;
         }
         let deadline = tokio::time::Instant::now() + self.shared.client.timeout().mul_f32(SHARE);
         let mut questions = vec![(resource, None)];
-        self.wait((resource, None), deadline).await;
+        self.wait((resource, None), deadline, learns).await;
         if let Some(moment) = moment
             && !self.covers(resource, moment)
         {
             questions.push((resource, Some(moment.nanos())));
-            self.wait((resource, Some(moment.nanos())), deadline).await;
+            self.wait((resource, Some(moment.nanos())), deadline, learns).await;
         }
         let outcomes = questions.into_iter().filter_map(|question| self.outcome(question));
         !outcomes.filter_map(|outcome| outcome.trouble).any(|failed| !failed.answered)
@@ -203,12 +203,12 @@ impl History {
         })
     }
 
-    async fn wait(self: &Arc<Self>, question: Question, deadline: tokio::time::Instant) {
+    async fn wait(self: &Arc<Self>, question: Question, deadline: tokio::time::Instant, learns: bool) {
         if self.outcome(question).is_some_and(|outcome| Datetime::now().nanos() < outcome.holds_until()) {
             return;
         }
         let links = match self.links(question.0) {
-            Ok(links) if links.lead_somewhere(question) || self.may_learn(question, &links) => links,
+            Ok(links) if links.lead_somewhere(question) || learns && self.may_learn(question, &links) => links,
             Ok(_) => return,
             Err(error) => return self.shared.status.error(&error.to_string()),
         };

@@ -26,8 +26,9 @@ impl Contents {
             false => None,
         };
         let Some(trouble) = trouble else { return Ok(served) };
-        // Nor is it the content of any other.
-        if let Err(error) = self.ledger.discard(sha256).await {
+        // Nor is it the content of any other, but where a hash says so, or it was served before.
+        let is_others = self.readers.ask(|reader| reader.is_kept(&sha256)).unwrap_or(true);
+        if !is_others && let Err(error) = self.ledger.discard(sha256).await {
             self.status.error(&error.to_string());
         }
         Err(SourceError::new(&place.url, trouble))
@@ -39,7 +40,8 @@ impl Contents {
         if let Err(trouble) = listed.check_start(&row.uri, &start) {
             return Some(trouble);
         }
-        let format = listed.format(&row.uri)?;
+        // A picture under the name of another format is one all the same.
+        let format = listed.format(&row.uri).filter(|_| Expected::has_no_format(&start))?;
         if let Some(other) = locked(&self.impostors).get(sha256) {
             return Some(Trouble::SameBody(other.clone()));
         }

@@ -131,7 +131,7 @@ impl Contents {
         }
         let resource = self.readers.ask(|reader| reader.ever(row.name));
         let resource = resource.map_err(|error| self.failed(row.id, error.to_string()))?.resource;
-        self.history.bring(resource, None).await;
+        self.history.bring(resource, None, false).await;
         self.locations_of(row)
     }
 

@@ -175,12 +175,12 @@ pub(super) fn survey(
     }
     // An edition is compared with the next one of the same list alone.
     let before = if feed.edition.url == document.row.url { feed.edition.entries.as_slice() } else { &[] };
-    let order = match order(&times, &document.about) {
-        Order::Backwards if grows_at_its_end(before, &digests) => Order::AsWritten,
-        order => order,
-    };
     // Where each change has its time, that tells which are known; the interval tells whether changes are missing before them.
     let is_dated = times.iter().all(|times| times.datetime.is_some());
+    let order = match order(&times, &document.about) {
+        Order::Backwards if !is_dated && grows_at_its_end(before, &digests) => Order::AsWritten,
+        order => order,
+    };
     let is_bounded = document.about.from.is_some() || document.about.by_lastmod;
     let edition: Vec<u64> = match is_dated && is_bounded || times.len() > MOST_EDITION {
         true => Vec::new(),

@@ -1,16 +1,26 @@
 //! Content that nothing which the Source lists tells from its next edition: neither a hash nor a time of modification. When it is
 //! opened, and was not looked at for `revalidate=`, its server is asked whether it has changed; new bytes are a new version.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tokio::sync::OnceCell;
+
+use super::Verify;
 use super::content::{Contents, Flight, expected, locked, represented};
 use super::download::{self, Served};
 use super::mementos::Location;
 use crate::catalog::{Content, KnownContent, VersionRow};
 use crate::document::Datetime;
 use crate::source::Validators;
+
+/// The part of `timeout` that an answer to open waits.
+const SHARE: f32 = 0.4;
+
+/// What is being done for versions.
+pub(super) type UnderWay<T> = Mutex<HashMap<i64, Arc<OnceCell<T>>>>;
 
 /// What became of content that was asked for again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,9 +75,23 @@ impl Contents {
         self.timeless.load(Ordering::Relaxed)
     }
 
-    /// Asks whether content is still what its server has, within a part of the timeout. A server that does not answer leaves
-    /// it as it is, until the next time.
+    /// Asks whether content is still what its server has. A server that does not answer leaves it as it is, until the next time.
+    /// One asking at a time for a version; it goes on if nobody waits for it any more.
     pub(super) async fn revalidate(self: &Arc<Self>, version: i64) -> Revalidated {
+        let asking = Arc::clone(self);
+        let asked =
+            once(self, |contents| &contents.revalidating, version, async move { asking.ask_again(version).await });
+        asked.await.unwrap_or_else(|| Revalidated::Unknown("a bug ended the request; see the log".to_owned()))
+    }
+
+    /// As [`Contents::revalidate`], for somebody who waits a part of the timeout, and gets what is here then.
+    pub(super) async fn revalidate_soon(self: &Arc<Self>, version: i64) -> Revalidated {
+        let within = self.client.timeout().mul_f32(SHARE);
+        let late = || Revalidated::Unknown(format!("no answer within {:.1} s", within.as_secs_f32()));
+        tokio::time::timeout(within, self.revalidate(version)).await.unwrap_or_else(|_| late())
+    }
+
+    async fn ask_again(self: &Arc<Self>, version: i64) -> Revalidated {
         let Ok(Some(row)) = self.row(version) else { return Revalidated::Current };
         let Some(content) = self.content_of(&row).filter(|_| is_timeless(&row)) else { return Revalidated::Current };
         let before = self.readers.ask(|reader| reader.known_content(version)).ok().flatten();
@@ -84,14 +108,22 @@ impl Contents {
             store: &self.store,
             status: &self.status,
             flight: &flight,
-            version,
+            // What comes is not the content of this version: it has a file of its own.
+            version: -version,
             place: &place,
             expected: &expected,
-            verify: self.verify,
+            // Nobody reads it before it is whole.
+            verify: if self.verify == Verify::Stream { Verify::Strict } else { self.verify },
             known: known.as_ref(),
-            patience: Some(self.client.timeout().mul_f32(0.4)),
+            patience: Some(self.client.timeout().mul_f32(SHARE)),
         };
-        let came = match job.run().await {
+        let ran = job.run().await;
+        if ran.is_err()
+            && let Err(error) = self.store.forget_partial(-version)
+        {
+            self.status.warning(&format!("cache: {error}"));
+        }
+        let came = match ran {
             Ok(Some(served)) if served.content.sha256 == content.sha256 => Ok(Some(served)),
             Ok(Some(served)) => self.hold_to_its_format(&row, &place, served).await.map(Some),
             other => other,
@@ -100,9 +132,9 @@ impl Contents {
             Ok(Some(served)) => served,
             Ok(None) => return Revalidated::Current,
             Err(error) => {
-                self.status
-                    .warning(&format!("{error}; whether it has changed is not known, and what is here is served"));
-                return Revalidated::Current;
+                let why = format!("{error}; whether it has changed is not known, and what is here is served");
+                self.status.warning(&why);
+                return Revalidated::Unknown(why);
             }
         };
         if now.sha256 == content.sha256 {
@@ -126,6 +158,27 @@ impl Contents {
         locked(&self.checked).put(version, known.checked);
         self.ledger.checked(version, known);
     }
+}
+
+/// Does something once for a version however many ask for it at the same time, and whether they go on waiting or not; `None` if it
+/// panics.
+pub(super) async fn once<T: Clone + Send + Sync + 'static>(
+    contents: &Arc<Contents>,
+    under_way: fn(&Contents) -> &UnderWay<T>,
+    version: i64,
+    work: impl Future<Output = T> + Send + 'static,
+) -> Option<T> {
+    let contents = Arc::clone(contents);
+    let cell = Arc::clone(locked(under_way(&contents)).entry(version).or_default());
+    let task = tokio::spawn(async move {
+        let done = cell.get_or_init(|| work).await.clone();
+        let mut known = locked(under_way(&contents));
+        if known.get(&version).is_some_and(|known| Arc::ptr_eq(known, &cell)) {
+            known.remove(&version);
+        }
+        done
+    });
+    task.await.ok()
 }
 
 fn known_content(validators: Validators, media: Option<String>) -> KnownContent {
