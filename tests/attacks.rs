@@ -344,11 +344,12 @@ fn applies(source: &Source, entries: &str) -> Duration {
     (0..3).map(once).min().unwrap()
 }
 
-/// Whether the second is about as many times the first as there is work for, and not that squared.
+/// Whether the second is about as many times the first as there is work for, and not that squared. Beside other tests, what takes
+/// long is slowed down more than what takes a moment.
 fn is_linear(name: &str, times: f64, [few, many]: [Duration; 2]) {
     let ratio = many.as_secs_f64() / few.as_secs_f64().max(0.05);
     println!("{name}: {few:?}, {many:?}: {ratio:.1} for {times}");
-    assert!(ratio < times * 2.0, "{name}: {ratio:.1} times as long for {times} times as many");
+    assert!(ratio < times * 3.0, "{name}: {ratio:.1} times as long for {times} times as many");
 }
 
 #[test]

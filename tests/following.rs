@@ -744,6 +744,28 @@ fn a_list_of_unknown_time_undoes_no_change() {
 }
 
 #[test]
+fn an_older_list_does_not_undo_what_a_server_was_asked_for_again() {
+    let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+    source.put("/x", b"x");
+    source.changes(&change(&source.url("/x"), "created", &format!("datetime=\"{}\"", at(20))));
+    let mirror = Mirror::mount(&source.url("/"), "poll=0,relist=1s");
+    agrees(&mirror, &source);
+    // Its bytes change, and nothing that the Source publishes says so.
+    source.put("/x", b"x, later");
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    // The same list, in other bytes.
+    let list = resource_list(&at(0), &entry_of(&source.url("/a"), b"a"));
+    source.server.file("/resourcelist.xml", list.replace("</urlset>", "<!-- again --></urlset>"));
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    let read = source.server.count("/resourcelist.xml");
+    mirror.refreshed();
+    assert!(source.server.count("/resourcelist.xml") > read);
+    agrees(&mirror, &source);
+    is_complete(&mirror);
+}
+
+#[test]
 fn a_list_of_unknown_time_that_has_changed_corrects_what_was_known_before() {
     let mut source = Source::start(&[("/a", "a"), ("/b", "b")], &["changelist"]);
     let list = |source: &Source| {

@@ -518,3 +518,33 @@ fn pywb_that_redirects_is_understood() {
 fn pywb_that_answers_itself_is_understood() {
     is_served_right(&pywb(false));
 }
+
+#[test]
+fn timemaps_as_gzip_as_json_and_of_several_resources_are_read() {
+    let server = Server::start();
+    let [first, second, third] = DATES;
+    let own = format!("<http://e.com/r>; rel=\"original\",\n{},\n{}", link("/m/1", first), link("/m/2", second));
+    let coded = support::gzip(own.as_bytes());
+    server.on("/coded", move |_| {
+        Reply::ok(coded.clone()).with("Content-Type", "application/link-format").with("Content-Encoding", "gzip")
+    });
+    assert_eq!(urls(&timemap(&server.url("/coded")).mementos), [server.url("/m/1"), server.url("/m/2")]);
+    let asked = server.requests();
+    let accept = asked[0].header("accept").unwrap();
+    assert!(accept.starts_with("application/link-format"), "it is asked for: {accept}");
+    // What is linked of another resource is none of this one's (RFC 8288, 3.2).
+    let of_another = format!("{own},\n{}; anchor=\"http://e.com/other\"", link("/m/3", third));
+    page(&server, "/anchored", of_another);
+    assert_eq!(timemap(&server.url("/anchored")).mementos.len(), 2);
+    let list = [("/m/1", TIMES[0]), ("/m/2", TIMES[1])]
+        .map(|(path, time)| format!("{{\"datetime\": \"{time}\", \"uri\": \"{}\"}}", server.url(path)));
+    let json = format!("{{\"original_uri\": \"http://e.com/r\", \"mementos\": {{\"list\": [{}]}}}}", list.join(","));
+    server.on("/json", move |_| Reply::ok(json.clone()).with("Content-Type", "application/json"));
+    let map = timemap(&server.url("/json"));
+    assert_eq!(urls(&map.mementos), [server.url("/m/1"), server.url("/m/2")]);
+    assert_eq!(map.mementos[0].datetime, moment(TIMES[0]));
+    // One that is too large to be read whole is said to be.
+    let large = format!("{{\"mementos\": {{\"list\": [{}", format!("{},", list[0]).repeat(60_000));
+    server.on("/large", move |_| Reply::ok(large.clone()).with("Content-Type", "application/json"));
+    assert!(read(&server.url("/large"), &Limits::default(), WITHIN).unwrap_err().to_string().contains("larger than"));
+}

@@ -220,6 +220,23 @@ fn a_resource_is_found_by_its_uri_and_by_its_canonical_one() {
 }
 
 #[test]
+fn of_several_alternates_of_a_type_the_one_with_the_best_priority_is_taken() {
+    let server = Server::start();
+    server.file("/page.html", "<p>page</p>");
+    let mut links = String::new();
+    for (name, pri) in [("worse", "pri=\"2\""), ("best", "pri=\"1\""), ("unsaid", "")] {
+        server.file(&format!("/{name}.txt"), name);
+        let url = server.url(&format!("/{name}.txt"));
+        links += &format!("<rs:ln rel=\"alternate\" href=\"{url}\" type=\"text/plain\" {pri}/>");
+    }
+    let listed = entry_of(&server.url("/page.html"), b"<p>page</p>").replace("</url>", &format!("{links}</url>"));
+    server.source(AT, &listed);
+    let mirror = Mirror::mount(&server.url("/"), "poll=0,prefer=text/plain");
+    assert_eq!(mirror.read("page.html").unwrap(), b"best");
+    assert_eq!(["/worse.txt", "/unsaid.txt", "/page.html"].map(|path| server.count(path)), [0, 0, 0]);
+}
+
+#[test]
 fn an_alternate_is_taken_for_its_resource_where_that_is_preferred() {
     let server = Server::start();
     let json = |n: usize| format!("{{\"n\":{n}}}");
