@@ -35,6 +35,7 @@ mod log;
 mod members;
 mod mementos;
 mod moments;
+mod naming;
 mod packages;
 mod past;
 mod reach;
@@ -45,6 +46,7 @@ mod remembered;
 mod rows;
 mod schema;
 mod sets;
+mod snapshot;
 mod targets;
 mod timeline;
 mod transaction;
@@ -75,8 +77,9 @@ pub use reader::{Content, DirEntry, Node, Place, Pool, Reader, Totals, VersionRo
 pub use record::{Extra, Record};
 pub use related::{Related, Shown};
 pub use rows::{Changes, DocumentRow, Evictable, News, Outcome, Seed, SetRow, SetState, Stored, SyncResult, Upserted};
+pub use snapshot::Snapshot;
 pub use targets::{Relation, Target};
-pub use transaction::{Recent, Snapshot, Transaction, Unseen};
+pub use transaction::{Recent, Transaction, Unseen};
 pub use validators::KnownContent;
 pub use writer::Writer;
 

@@ -5,18 +5,18 @@
 //!
 //! **Assumes** nothing of a URI: it is text from a stranger.
 //!
-//! **Promises** that the mapping is deterministic, injective and stable: one URI has one path, two
-//! URIs never share one, whatever other URIs there are. No name is empty, `.` or `..`, holds `/`, NUL
+//! **Promises** that a URI has the same plain path each time, and a second one ([`ResourcePath::apart`]) that no other URI has,
+//! for where another resource has the plain one. No name is empty, `.` or `..`, holds `/`, NUL
 //! or a control character, or is longer than 255 bytes. [`Mapper::uri`] gives the URI of a path
-//! wherever the path alone determines it; [`ResourcePath::uri_needed`] says where it does not.
+//! wherever the path alone determines it; [`ResourcePath::naming`] marks the paths that do not.
 //!
-//! How: a URI is *decoded* into names, and the names are *encoded* again. Where that gives back the
-//! URI, letter by letter, the names stand for it and for no other, because encoding is a function.
-//! Where it does not (an escape that need not have been one, a character that should have been one),
-//! the last name takes the long form, with part of the URI's SHA-256 in it; so does each name that
-//! looks like a long form without being one.
+//! How: a URI is *decoded* into names, and the names are *encoded* again. Encoding is a function, so of all URIs with these names
+//! at most one comes back letter by letter; the path determines that one.
+//! The others (an escape that need not have been one, a character that should have been one)
+//! share the names with it. The long form of the last name, with part of the URI's SHA-256 in it, separates resources that share
+//! their names; names that are too long, or look like a long form without being one, always take it.
 //!
-//! **Never knows** which URIs exist, what a file is, or that a file can become a directory: that is
+//! **Never knows** which URIs exist, which of them came first, what a file is, or that a file can become a directory: that is
 //! the catalog's matter.
 
 mod escape;
@@ -36,7 +36,7 @@ pub const NAME_MAX: usize = 255;
 /// The longest URI in bytes that is given a path.
 pub const URI_MAX: usize = 8192;
 
-/// The name of a resource whose URI ends in `/`.
+/// The name of a resource whose URI ends in `/`, unless another one is chosen ([`Mapper::with_index`]).
 pub const INDEX: &str = "@index";
 
 /// The name, in its own directory, of a resource that is also a prefix of others.
@@ -57,6 +57,9 @@ pub enum PathError {
     /// It is longer than [`URI_MAX`].
     #[error("a URI of {0} bytes is longer than the {URI_MAX} that are given a path")]
     TooLong(usize),
+    /// What resources whose URI ends in `/` are to be called is not a name, or is one that stands for something else.
+    #[error("{0:?} cannot be the name of resources whose URI ends in /: {1}")]
+    NoIndex(String, &'static str),
 }
 
 /// The path of a resource: its names, from the root of its set.
@@ -64,8 +67,48 @@ pub enum PathError {
 pub struct ResourcePath {
     /// At least one.
     pub names: Vec<String>,
+    /// How the names relate to the URI.
+    pub naming: Naming,
+}
+
+/// How the names of a resource relate to its URI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Naming {
+    /// It is the one that the names encode to. Other URIs may be shown by the same names, if they were there before.
+    Encoded,
+    /// It is one of those that are shown by these names, but not the one that they encode to.
+    Respelled,
+    /// The last name has a digest of it: no other has these names.
+    Digest,
+}
+
+impl ResourcePath {
     /// Whether the URI has to be kept, because the names do not determine it.
-    pub uri_needed: bool,
+    #[must_use]
+    pub fn needs_uri(&self) -> bool {
+        self.naming != Naming::Encoded
+    }
+
+    /// The last name.
+    #[must_use]
+    pub fn leaf(&self) -> &str {
+        self.names.last().map(String::as_str).unwrap_or_default()
+    }
+
+    /// The names of the directories above it, from the root of its set.
+    #[must_use]
+    pub fn above(&self) -> &[String] {
+        self.names.split_last().map(|(_, above)| above).unwrap_or_default()
+    }
+
+    /// The last name where another resource has, or had, the plain one: it has a digest of the URI.
+    #[must_use]
+    pub fn apart(&self, uri: &str) -> Cow<'_, str> {
+        match self.naming {
+            Naming::Digest => Cow::Borrowed(self.leaf()),
+            Naming::Encoded | Naming::Respelled => Cow::Owned(long_form(self.leaf(), uri)),
+        }
+    }
 }
 
 impl std::fmt::Display for ResourcePath {
@@ -83,6 +126,8 @@ pub struct Mapper {
     prefix: String,
     /// The three in one: what every URI at the root begins with.
     root: String,
+    /// What is in place of the empty name of a resource whose URI ends in `/`.
+    index: String,
 }
 
 /// The parts of a URI that matter here.
@@ -139,7 +184,28 @@ impl Mapper {
         let scheme = parts.scheme.to_ascii_lowercase();
         let authority = normal_authority(&scheme, authority);
         let root = format!("{scheme}://{authority}{prefix}");
-        Ok(Self { scheme, authority, prefix, root })
+        Ok(Self { scheme, authority, prefix, root, index: INDEX.to_owned() })
+    }
+
+    /// The same mapping with another name for resources whose URI ends in `/`, such as `index.html`.
+    ///
+    /// # Errors
+    /// If a resource could not be shown under that name.
+    pub fn with_index(self, index: &str) -> Result<Self, PathError> {
+        let wrong = |why| Err(PathError::NoIndex(index.to_owned(), why));
+        match index {
+            INDEX => return Ok(self),
+            "" => return wrong("it is empty"),
+            "." | ".." => return wrong("that is a directory"),
+            _ if index.len() > NAME_MAX => return wrong("it is longer than 255 bytes"),
+            _ if index.contains(|c: char| matches!(c, '/' | '%' | '?') || c.is_control()) => {
+                return wrong("it holds /, %, ? or a control character");
+            }
+            _ if index.starts_with('@') || RESERVED.contains(&index) => return wrong("such names have a meaning"),
+            _ if is_long_form(index) => return wrong("so are those called that share a name"),
+            _ => {}
+        }
+        Ok(Self { index: index.to_owned(), ..self })
     }
 
     /// The path of the resource with this URI.
@@ -151,8 +217,8 @@ impl Mapper {
             return Err(PathError::TooLong(uri.len()));
         }
         match self.plain(uri) {
-            Some(names) => Ok(finish(names, uri, true)),
-            None => self.by_rules(uri),
+            Some(names) if names.last() != Some(&self.index) => Ok(finish(names, uri, true)),
+            _ => self.by_rules(uri),
         }
     }
 
@@ -214,7 +280,7 @@ impl Mapper {
             let last = segments.peek().is_none();
             let at_root = names.is_empty();
             names.push(match (segment, last) {
-                ("", true) if query.is_empty() => INDEX.to_owned(),
+                ("", true) if query.is_empty() => self.index.clone(),
                 ("", false) => EMPTY.to_owned(),
                 (_, true) => own(escape::decode_segment(segment) + &escape::decode_query(query), at_root),
                 (_, false) => own(escape::decode_segment(segment), at_root),
@@ -226,13 +292,13 @@ impl Mapper {
     fn encode(&self, names: &[String]) -> Option<String> {
         let first = names.first()?;
         let (mut uri, below) = match first.strip_prefix('@') {
-            Some(foreign) if first != INDEX => (self.foreign(foreign)?, &names[1..]),
+            Some(foreign) if *first != self.index => (self.foreign(foreign)?, &names[1..]),
             _ => (self.root.clone(), names),
         };
         for (index, name) in below.iter().enumerate() {
             let last = index + 1 == below.len();
             match name.as_str() {
-                INDEX if last => {}
+                name if last && name == self.index => {}
                 EMPTY => {}
                 _ => escape::encode(&mut uri, &disown(name, index == 0 && below.len() == names.len()), last),
             }
@@ -266,7 +332,7 @@ impl Mapper {
     pub fn uri(&self, names: &[String]) -> Option<String> {
         let uri = self.encode(names)?;
         let path = self.path(&uri).ok()?;
-        (path.names == names).then_some(uri)
+        (path.names == names && !path.needs_uri()).then_some(uri)
     }
 }
 
@@ -304,23 +370,23 @@ fn disown(name: &str, at_root: bool) -> String {
     name.to_owned()
 }
 
-/// Brings names to their final form: the long one where the rules ask for it.
+/// Brings names to their final form: the long one where no other will do. `exact` if they encode to the URI.
 fn finish(mut names: Vec<String>, uri: &str, exact: bool) -> ResourcePath {
-    let mut uri_needed = !exact;
+    let mut naming = if exact { Naming::Encoded } else { Naming::Respelled };
     let last = names.len() - 1;
     for index in 0..last {
         if names[index].len() > NAME_MAX || is_long_form(&names[index]) {
             // All resources below this directory share its name: the hash is of the names so far.
             let key = names[..=index].join("/");
             names[index] = long_form(&names[index], &key);
-            uri_needed = true;
+            naming = Naming::Respelled;
         }
     }
-    if !exact || names[last].len() > NAME_MAX || is_long_form(&names[last]) {
+    if names[last].len() > NAME_MAX || is_long_form(&names[last]) {
         names[last] = long_form(&names[last], uri);
-        uri_needed = true;
+        naming = Naming::Digest;
     }
-    ResourcePath { names, uri_needed }
+    ResourcePath { names, naming }
 }
 
 /// The extension of a file name with its dot, if it has a short and plain one.

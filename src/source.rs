@@ -13,6 +13,7 @@
 //! **Never knows** names, versions, or what is in the mirror.
 
 mod client;
+mod compress;
 mod content;
 mod credentials;
 mod discovery;

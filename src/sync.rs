@@ -59,6 +59,7 @@ mod sets;
 mod spooled;
 mod status;
 mod step;
+mod under_way;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -126,6 +127,8 @@ pub struct Config {
     pub set: Option<String>,
     /// What lies at the root, where that is not the Source's own origin.
     pub base: Option<String>,
+    /// What resources are called whose URI ends in `/`, if not [`crate::path::INDEX`].
+    pub index: Option<String>,
     /// Whether all content is fetched ahead and kept.
     pub content_all: bool,
     /// What the mirror is first filled from.
@@ -322,6 +325,7 @@ fn bind(writer: &Writer, cache: &Path, config: &Config) -> Result<(), SyncError>
         ("base", config.base.as_deref()),
         ("set", config.set.as_deref()),
         ("prefer", config.prefer.as_deref()),
+        ("index", config.index.as_deref()),
     ];
     // A cache of before there was an option has what is had without it.
     let known = if writer.sets()?.is_empty() { None } else { Some(String::new()) };

@@ -161,6 +161,58 @@ fn what_is_not_the_capture_is_not_taken_for_it() {
 }
 
 #[test]
+fn captures_of_errors_leave_the_directory_once_they_are_known() {
+    let source = linking(&ln("timemap", "/map", ""), true);
+    let statuses = [204_u16, 304, 404, 410, 500, 503];
+    let urls: Vec<String> = statuses.iter().map(|status| format!("/archive/{status}")).collect();
+    let listed: Vec<(&str, i16)> =
+        urls.iter().map(String::as_str).zip(2001..).chain([("/archive/good", 2010)]).collect();
+    source.server.file("/map", timemap(&listed));
+    for ((url, status), year) in urls.iter().zip(statuses).zip(2001..) {
+        source.server.on(url, move |_| Reply::status(status).with("Memento-Datetime", &datetime(year)));
+    }
+    source.server.on("/archive/good", |request| capture(request, "good", 2010));
+    let mirror = mount(&source);
+    assert_eq!(mirror.names(".versions/a").len(), statuses.len() + 2);
+    for (year, status) in (2001..).zip(statuses) {
+        assert_eq!(text(&mirror, &format!(".versions/a/{year}0101T000000Z")), EIO, "{status}");
+    }
+    assert_eq!(mirror.names(".versions/a"), ["20100101T000000Z".to_owned(), spelled(0)]);
+    assert_eq!(text(&mirror, ".versions/a/20100101T000000Z"), Ok("good".to_owned()));
+}
+
+#[test]
+fn an_archive_that_is_busy_or_kept_an_error_holds_up_nothing_else_of_its_host() {
+    // The 503 is an archived response; or the archive itself is busy.
+    for kept in [true, false] {
+        let source = linking(&ln("timemap", "/map", ""), true);
+        source.server.file("/b", "b");
+        let listed = [("/archive/busy", 2001), ("/archive/good", 2002)];
+        source.server.file("/map", timemap(&listed));
+        source.server.on("/archive/busy", move |_| {
+            let busy = Reply::status(503).with("Retry-After", "3600");
+            if kept { busy.with("Memento-Datetime", &datetime(2001)) } else { busy }
+        });
+        source.server.on("/archive/good", |request| capture(request, "good", 2002));
+        let entries = [("/a", "now"), ("/b", "b")].map(|(path, body)| {
+            let links = if path == "/a" { ln("timemap", "/map", "") } else { String::new() };
+            entry(&source.url(path), &facts_of(body.as_bytes())).replace("</url>", &format!("{links}</url>"))
+        });
+        source.server.file("/resourcelist.xml", resource_list(&at(0), &entries.concat()));
+        let mirror = mount(&source);
+        let began = Instant::now();
+        assert_eq!(text(&mirror, ".versions/a/20010101T000000Z"), EIO, "kept: {kept}");
+        assert_eq!(text(&mirror, "b"), Ok("b".to_owned()), "kept: {kept}");
+        mirror.refreshed();
+        assert_eq!(mirror.status()["state"], "complete", "kept: {kept}, {}", mirror.errors());
+        if kept {
+            assert_eq!(text(&mirror, ".versions/a/20020101T000000Z"), Ok("good".to_owned()));
+        }
+        assert!(began.elapsed() < Duration::from_secs(10), "kept: {kept}, {:?}", began.elapsed());
+    }
+}
+
+#[test]
 fn a_link_is_believed_as_far_as_it_can_be_held_to_something() {
     for verify in ["strict", "off", "warn"] {
         let old = format!("modified=\"2008-01-01T00:00:00Z\" {}", facts_of(b"then"));

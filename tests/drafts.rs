@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use support::draft::{Draft, Pushing, change_set, example, listed, paths, robots, sitemap_of_2012};
 use support::dump::{Item, package_with};
-use support::server::Reply;
+use support::server::{Reply, Server};
 use support::{Mirror, output, xattr};
 
 /// What a mirror shows.
@@ -304,6 +304,39 @@ fn dumps_of_2013_seed_a_mirror_and_bring_its_changes() {
 }
 
 #[test]
+fn a_diff_in_a_change_dump_of_2013_is_never_served_as_the_resource() {
+    let (before, after) = ("{\"title\": \"old\"}", "{\"title\": \"new\"}");
+    let diff = "[{\"op\": \"replace\", \"path\": \"/title\", \"value\": \"new\"}]";
+    let mut draft = Draft::start();
+    draft.put("/doc.json", before, false);
+    draft.serve(
+        "/resourcelist.xml",
+        &document_of_2013("resourcelist", "2012-10-15T00:00:00Z", &listed("/doc.json", "2012-10-01T00:00:00Z")),
+    );
+    draft.serve("/changedump.xml", &document_of_2013("changedump", "2012-10-16T00:00:00Z", ""));
+    let offered = ["resourcelist", "changedump"]
+        .map(|name| format!("<url><loc>http://example.com/{name}.xml</loc><rs:md capability=\"{name}\"/></url>"));
+    draft.serve("/capabilitylist.xml", &document_of_2013("capabilitylist", "2012-10-16T00:00:00Z", &offered.concat()));
+    let mirror = Mirror::mount(&draft.server.url("/capabilitylist.xml"), "poll=0,content=all");
+    agrees(&mirror, &draft, "before");
+    draft.put("/doc.json", after, false);
+    let changed = format!(
+        "<url><loc>{}</loc><lastmod>2012-10-20T00:00:00Z</lastmod>\
+         <rs:md change=\"updated\" type=\"application/json-patch\" {} path=\"/changes/doc.json\"/></url>",
+        draft.server.url("/doc.json"),
+        support::facts_of(diff.as_bytes())
+    );
+    let manifest = document_of_2013("changedump-manifest", "2012-10-21T00:00:00Z", &changed);
+    let item = Item::new(&draft.server.url("/doc.json"), diff.as_bytes()).at("/changes/doc.json");
+    draft.server.file("/changes.zip", package_with(&manifest, &[item]));
+    let zip = "<url><loc>http://example.com/changes.zip</loc></url>";
+    draft.serve("/changedump.xml", &document_of_2013("changedump", "2012-10-21T00:00:00Z", zip));
+    mirror.refreshed();
+    agrees(&mirror, &draft, "after");
+    assert_eq!(mirror.status()["state"], "complete", "{}", mirror.errors());
+}
+
+#[test]
 fn a_mirror_of_2012_is_asked_where_the_source_fails() {
     let mut draft = Draft::start();
     let text = example("v0.1-example-4.3");
@@ -546,6 +579,71 @@ fn what_will_expire_is_there_until_then() {
     draft.serve("/changesets/most_recent.xml", &change_set("2012-08-02T00:00:00Z", CURRENT, &changes));
     mirror.refreshed();
     agrees(&mirror, &draft, "changed");
+}
+
+/// The head of a sitemap that has no mark of 2012 of its own.
+fn unmarked(entries: &str) -> String {
+    format!(
+        "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" xmlns:rs=\"http://www.openarchives.org/rs/terms/\">{entries}</urlset>"
+    )
+}
+
+#[test]
+fn what_has_expired_before_the_first_mark_of_2012_is_gone() {
+    let mut draft = Draft::start();
+    for path in ["/a", "/b"] {
+        draft.put(path, "first", false);
+    }
+    robots(&draft);
+    let marked = listed("/b", "2012-08-01T00:00:00Z").replace("</url>", "<rs:size>5</rs:size></url>");
+    let expired = "<url><loc>http://example.com/gone</loc><expires>2012-01-01T00:00:00Z</expires></url>";
+    let plain = "<url><loc>http://example.com/a</loc></url>";
+    draft.serve("/sitemap.xml", &unmarked(&(expired.to_owned() + plain + &marked)));
+    let mirror = Mirror::mount(&draft.server.url("/"), "poll=0,content=all");
+    agrees(&mirror, &draft, "with a mark");
+    // A sitemap without any mark of 2012 has no deletions.
+    draft.put("/gone", "there", false);
+    draft.serve("/sitemap.xml", &unmarked(&(expired.to_owned() + plain + &listed("/b", "2012-08-01T00:00:00Z"))));
+    mirror.refreshed();
+    agrees(&mirror, &draft, "without");
+}
+
+#[test]
+fn what_is_compressed_as_in_2012_is_unfolded() {
+    const CODED: [u8; 19] = [
+        0x1f, 0x9d, 0x90, 0x68, 0xca, 0xb0, 0x61, 0xf3, 0x86, 0x05, 0x88, 0x80, 0x03, 0x0b, 0x1e, 0x14, 0x48, 0x50,
+        0x01,
+    ];
+    let server = Server::start();
+    server.on("/a", |request| Reply::good(request, &CODED).with("Content-Encoding", "compress"));
+    server.file("/robots.txt", format!("Sitemap: {}\n", server.url("/sitemap.xml")));
+    let entry = format!(
+        "<url><loc>{}</loc><rs:size>{}</rs:size><rs:contentencoding>compress</rs:contentencoding></url>",
+        server.url("/a"),
+        CODED.len()
+    );
+    server.file("/sitemap.xml", sitemap_of_2012("2012-08-01T00:00:00Z", "", &entry));
+    let mirror = Mirror::mount(&server.url("/"), "poll=0");
+    assert_eq!(mirror.read("a").unwrap(), b"hello, hello, hello\n");
+}
+
+#[test]
+fn resources_of_2012_are_selected_by_their_categories() {
+    let mut draft = Draft::start();
+    let text = example("v0.1-example-3.9");
+    draft.put_all(&text, "as listed");
+    robots(&draft);
+    draft.serve("/sitemap.xml", &text);
+    for (category, shown) in [
+        ("http://en.wikipedia.org/wiki/Category:Frogs", vec!["res1"]),
+        ("Crocodiles", vec!["res1"]),
+        ("Fish", vec!["res2"]),
+        ("Category:Fish", vec!["res2"]),
+        ("Birds", vec![]),
+    ] {
+        let mirror = Mirror::mount(&draft.server.url("/"), &format!("poll=0,collection={category}"));
+        assert_eq!(mirror.files(), shown, "{category}");
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use support::changes::{Source, agrees, at, change, change_list, interval, link, mounted, told};
+use support::dump::{Item, package_with};
 use support::server::{Reply, Server};
 use support::{Mirror, capability, document, entry, entry_of, facts_of, resource_list};
 
@@ -78,6 +79,40 @@ fn a_closed_change_list_index_leads_to_what_the_capability_list_names() {
         agrees(&mirror, &source);
         is_complete(&mirror);
     }
+}
+
+/// A package of one change, and its entry in a Change Dump.
+fn packed(source: &Source, path: &str, name: &str, (from, until): (u64, u64), bytes: &[u8]) -> String {
+    let item = Item::new(&source.url(path), bytes).at("/changes/1");
+    let change = told(&source.url(path), "updated", until - 5, bytes).replace("<rs:md ", "<rs:md path=\"/changes/1\" ");
+    let manifest = document("changedump-manifest", &interval(Some(from), Some(until)), "", &change);
+    let package = package_with(&manifest, &[item]);
+    let md = format!("type=\"application/zip\" length=\"{}\" {}", package.len(), interval(Some(from), Some(until)));
+    source.server.file(name, package);
+    entry(&source.url(name), &md)
+}
+
+#[test]
+fn a_closed_change_dump_index_leads_to_what_the_capability_list_names() {
+    let mut source = Source::start(&[("/a", "a")], &[]);
+    let up = link("up", &source.url("/capabilitylist.xml"));
+    source.put("/a", b"a, second");
+    let first = packed(&source, "/a", "/1.zip", (0, 20), b"a, second");
+    source.server.file(
+        "/one.xml",
+        document("changedump", &interval(Some(0), Some(20)), &link("index", &source.url("/index.xml")), &first),
+    );
+    let lists = [("/one.xml", interval(Some(0), Some(20)))];
+    source.server.file("/index.xml", index(&source, "changedump", &interval(Some(0), Some(20)), &up, &lists));
+    offers(&source, &[("/resourcelist.xml", "resourcelist"), ("/index.xml", "changedump")]);
+    let mirror = polling(&source, "");
+    source.put("/a", b"a, third");
+    let second = packed(&source, "/a", "/2.zip", (20, 40), b"a, third");
+    source.server.file("/two.xml", document("changedump", &interval(Some(20), None), &up, &second));
+    offers(&source, &[("/resourcelist.xml", "resourcelist"), ("/two.xml", "changedump")]);
+    shows(&mirror, "a", Some(b"a, third"));
+    agrees(&mirror, &source);
+    is_complete(&mirror);
 }
 
 #[test]
@@ -193,6 +228,35 @@ fn a_part_that_is_older_than_its_index_says_never_deletes() {
     mirror.refreshed();
     agrees(&mirror, &source);
     is_complete(&mirror);
+}
+
+#[test]
+fn an_index_whose_times_are_those_of_the_request_in_another_zone_is_the_same_index() {
+    for with_own in [false, true] {
+        let mut source = Source::start(&[("/a", "a"), ("/b", "b"), ("/c", "c")], &[]);
+        let url = [source.url("/one.xml"), source.url("/two.xml")];
+        source.server.on("/resourcelist.xml", move |_| {
+            let md = format!("at=\"{}\"", jiff::Timestamp::now() + jiff::SignedDuration::from_hours(9));
+            let entries: String = url.iter().map(|url| entry(url, &md).replace("url>", "sitemap>")).collect();
+            let text = document("resourcelist", &md, "", &entries).replace("urlset", "sitemapindex");
+            Reply::ok(text)
+        });
+        let part = |paths: &[&str], source: &Source| match with_own {
+            true => part(source, 0, paths),
+            false => part(source, 0, paths).replace(&format!("at=\"{}\"", at(0)), ""),
+        };
+        source.server.file("/one.xml", part(&["/a"], &source));
+        source.server.file("/two.xml", part(&["/b", "/c"], &source));
+        let mirror = mounted(&source);
+        is_complete(&mirror);
+        source.remove("/b");
+        source.server.file("/two.xml", part(&["/c"], &source));
+        let before = source.server.count("/resourcelist.xml");
+        mirror.refreshed();
+        agrees(&mirror, &source);
+        is_complete(&mirror);
+        assert_eq!(source.server.count("/resourcelist.xml") - before, 2, "read, and looked at again");
+    }
 }
 
 #[test]
@@ -718,19 +782,21 @@ fn an_old_undated_change_does_not_undo_what_newer_lists_report() {
     is_complete(&mirror);
 }
 
+/// A Resource List of all that is there now, without `at`.
+fn list_without_time(source: &Source) {
+    let entries: String = source.now.iter().map(|(path, bytes)| entry_of(&source.url(path), bytes)).collect();
+    source.server.file("/resourcelist.xml", document("resourcelist", "", "", &entries));
+}
+
 #[test]
 fn a_list_of_unknown_time_undoes_no_change() {
     let mut source = Source::start(&[("/a", "a"), ("/b", "b")], &["changelist"]);
-    let list = |source: &Source| {
-        let entries: String = source.now.iter().map(|(path, bytes)| entry_of(&source.url(path), bytes)).collect();
-        source.server.file("/resourcelist.xml", document("resourcelist", "", "", &entries));
-    };
-    list(&source);
+    list_without_time(&source);
     source.changes("");
     let mirror = polling(&source, ",relist=1s");
     // The list is made, and changed by what comes after it.
     source.put("/b", b"b, in the list");
-    list(&source);
+    list_without_time(&source);
     let entries = told(&source.url("/b"), "updated", 10, b"b, in the list")
         + &source.does("created", "/y", 20, "y")
         + &source.does("updated", "/a", 30, "a, later");
@@ -768,11 +834,7 @@ fn an_older_list_does_not_undo_what_a_server_was_asked_for_again() {
 #[test]
 fn a_list_of_unknown_time_that_has_changed_corrects_what_was_known_before() {
     let mut source = Source::start(&[("/a", "a"), ("/b", "b")], &["changelist"]);
-    let list = |source: &Source| {
-        let entries: String = source.now.iter().map(|(path, bytes)| entry_of(&source.url(path), bytes)).collect();
-        source.server.file("/resourcelist.xml", document("resourcelist", "", "", &entries));
-    };
-    list(&source);
+    list_without_time(&source);
     source.changes("");
     let mirror = Mirror::mount(&source.url("/"), "poll=0,relist=1s");
     let created = source.does("created", "/y", 20, "y");
@@ -791,7 +853,7 @@ fn a_list_of_unknown_time_that_has_changed_corrects_what_was_known_before() {
     agrees(&mirror, &source);
     source.remove("/y");
     source.put("/a", b"a, in a later list");
-    list(&source);
+    list_without_time(&source);
     std::thread::sleep(std::time::Duration::from_secs(1));
     mirror.refreshed();
     agrees(&mirror, &source);
@@ -1047,4 +1109,82 @@ fn lists_that_cannot_be_read_do_not_keep_changes_from_being_followed() {
     let entries = source.does("updated", "/a", 20, "a, later");
     source.changes(&entries);
     shows(&mirror, "a", Some(b"a, later"));
+}
+
+#[test]
+fn a_version_that_is_dated_before_the_last_one_leaves_those_before_it_as_they_were() {
+    // A Resource List and an undated change arrive in one sync, twice; the second time with the time of a restored file.
+    let mut source = Source::start(&[("/a", "one")], &["changelist"]);
+    let url = source.url("/a");
+    let listed = |second: u64, modified: u64, text: &str| {
+        let facts = facts_of(text.as_bytes());
+        let entry = format!("<url><loc>{url}</loc><lastmod>{}</lastmod><rs:md {facts}/></url>\n", at(modified));
+        resource_list(&at(second), &entry)
+    };
+    source.server.file("/resourcelist.xml", listed(20, 10, "one"));
+    source.server.file("/changelist.xml", change_list(None, None, "", ""));
+    let mirror = Mirror::mount(&source.url("/"), "poll=0,relist=1s");
+    agrees(&mirror, &source);
+    for (second, modified, text) in [(30, 25, "two"), (40, 5, "six")] {
+        source.put("/a", text.as_bytes());
+        let change = self::modified(&url, "updated", modified, text.as_bytes());
+        source.server.file("/changelist.xml", change_list(None, None, "", &change));
+        source.server.file("/resourcelist.xml", listed(second, modified, text));
+        // relist= has passed.
+        std::thread::sleep(std::time::Duration::from_millis(1100));
+        mirror.refreshed();
+        agrees(&mirror, &source);
+    }
+    // No two versions end when the current one begins.
+    let ends =
+        "SELECT count(*) FROM version WHERE until = (SELECT begin FROM version WHERE until IS NULL) AND begin < until";
+    assert_eq!(mirror.count(ends), 1);
+}
+
+#[test]
+fn lists_that_all_begin_at_the_same_time_are_all_read() {
+    // rspub-core gives each Change List the `from` of the first one, and leaves all of them open. Two lists are new in one sync.
+    for is_mounted_late in [false, true] {
+        let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+        let lists = [
+            source.does("created", "/b", 5, "b"),
+            source.does("created", "/c", 15, "c"),
+            source.does("created", "/d", 25, "d"),
+        ];
+        let publish = |source: &Source, count: usize| {
+            let names: Vec<String> = (0..count).map(|number| format!("/list{number}.xml")).collect();
+            let beside = link("index", &source.url("/changes.xml"));
+            for (name, entries) in names.iter().zip(&lists) {
+                source.server.file(name, change_list(Some(0), None, &beside, entries));
+            }
+            let parts: Vec<(&str, String)> =
+                names.iter().map(|name| (name.as_str(), interval(Some(0), None))).collect();
+            let document = index(source, "changelist", &interval(Some(0), None), "", &parts);
+            source.server.file("/changes.xml", document);
+            offers(source, &[("/resourcelist.xml", "resourcelist"), ("/changes.xml", "changelist")]);
+        };
+        publish(&source, if is_mounted_late { 3 } else { 1 });
+        let mirror = Mirror::mount(&source.url("/"), "poll=0");
+        publish(&source, 3);
+        mirror.refreshed();
+        agrees(&mirror, &source);
+        is_complete(&mirror);
+    }
+}
+
+#[test]
+fn an_entry_that_cannot_be_used_still_moves_the_cursor() {
+    let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+    // The URI is longer than any that gets a path.
+    let url = source.url(&format!("/{}", "x".repeat(9000)));
+    let unusable = change(&url, "updated", &format!("datetime=\"{}\"", at(50)));
+    source.changes(&unusable);
+    let mirror = mounted(&source);
+    mirror.refreshed();
+    // The next list begins after what the cursor was before.
+    let entries = source.does("updated", "/a", 60, "a, later");
+    source.server.file("/changelist.xml", change_list(Some(45), None, "", &entries));
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    is_complete(&mirror);
 }

@@ -62,6 +62,144 @@ fn names_are_what_the_uris_say() {
     assert_eq!(mirror.files().len(), paths.len() + 3);
 }
 
+/// Names of files as people give them.
+const ODD: [&str; 27] = [
+    "a b",
+    "été",
+    "日本語",
+    "f(1).pdf",
+    "it's",
+    "a&b",
+    "a+b",
+    "a,b",
+    "a;b",
+    "a=b",
+    "a@b",
+    "a:b",
+    "a!b",
+    "a~b",
+    "a[b]",
+    "a{b}",
+    "a|b",
+    "a^b",
+    "a`b",
+    "a\"b",
+    "a<b>",
+    "100%",
+    "a%zz",
+    "a\\b",
+    "$a",
+    "*a",
+    "Straße.txt",
+];
+
+/// As `urllib.parse.quote` of Python escapes a name.
+fn quote(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-~".contains(&byte);
+    name.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+#[test]
+fn odd_names_are_plain_and_can_be_read_however_their_uris_are_escaped() {
+    let server = Server::start();
+    let mut entries = String::new();
+    for name in ODD {
+        let lower = quote(name).split('%').enumerate().fold(String::new(), |text, (part, rest)| match part {
+            0 => rest.to_owned(),
+            _ => format!("{text}%{}{}", rest[..2].to_ascii_lowercase(), &rest[2..]),
+        });
+        // What is no URI is sent as one.
+        let sent =
+            url::Url::parse(&server.url(&format!("/raw/{}", name.replace('%', "%25").replace('\\', "%5C")))).unwrap();
+        server.file(sent.path(), name);
+        entries.push_str(&entry_of(&server.url(&format!("/raw/{name}")), name.as_bytes()));
+        for (folder, spelled) in [("quote", quote(name)), ("lower", lower)] {
+            let path = format!("/{folder}/{spelled}");
+            server.file(&path, name);
+            entries.push_str(&entry_of(&server.url(&path), name.as_bytes()));
+        }
+    }
+    server.source(AT, &entries);
+    let mirror = Mirror::mount(&server.url("/"), "");
+    for name in ODD {
+        for folder in ["raw", "quote", "lower"] {
+            let shown = format!("{folder}/{}", name.replace('%', "%25"));
+            assert_eq!(mirror.read(&shown).unwrap_or_else(|error| panic!("{shown}: {error}")), name.as_bytes());
+        }
+    }
+    assert_eq!(mirror.files().len(), 3 * ODD.len());
+}
+
+#[test]
+fn two_spellings_of_a_name_are_two_files_and_keep_their_paths() {
+    let server = Server::start();
+    let uris = ["/A.txt", "/%41.txt"];
+    for uri in uris {
+        server.file(uri, uri);
+    }
+    server.source(AT, &entry_of(&server.url(uris[1]), uris[1].as_bytes()));
+    let mirror = Mirror::mount(&server.url("/"), "");
+    assert_eq!(mirror.read("A.txt").unwrap(), uris[1].as_bytes());
+    let both: String = uris.iter().map(|uri| entry_of(&server.url(uri), uri.as_bytes())).collect();
+    server.source(LATER, &both);
+    output(&["refresh", &mirror.directory.to_string_lossy()]);
+    let files = mirror.files();
+    assert!(
+        files.len() == 2 && files[0] == "A.txt" && files[1].starts_with("A~") && files[1].ends_with(".txt"),
+        "{files:?}"
+    );
+    assert_eq!(mirror.read("A.txt").unwrap(), uris[1].as_bytes());
+    assert_eq!(mirror.read(&files[1]).unwrap(), uris[0].as_bytes());
+    assert_eq!(xattr(&mirror.path("A.txt"), "user.xdg.origin.url"), Some(server.url(uris[1])));
+    assert_eq!(xattr(&mirror.path(&files[1]), "user.xdg.origin.url"), Some(server.url(uris[0])));
+    output(&["audit", &mirror.directory.to_string_lossy()]);
+    // Audit names the file that differs, not the one with the plain name.
+    server.source(LATER, &both.replace(&support::sha256(uris[0].as_bytes()), &support::sha256(b"other")));
+    let audit = text(&run(&["audit", &mirror.directory.to_string_lossy()]));
+    assert!(audit.contains(&files[1]) && !audit.contains(" A.txt"), "{audit}");
+}
+
+#[test]
+fn versions_of_a_respelled_resource_that_is_a_directory_have_its_uri() {
+    let server = Server::start();
+    let url = server.url("/%41");
+    for (path, body) in [("/%41", "now"), ("/%41/b", "b"), ("/memento", "then")] {
+        server.file(path, body);
+    }
+    let memento = format!(
+        "<rs:ln rel=\"memento\" href=\"{}\" modified=\"2020-01-01T00:00:00Z\" {}/></url>",
+        server.url("/memento"),
+        support::facts_of(b"then")
+    );
+    let entries = entry_of(&url, b"now").replace("</url>", &memento) + &entry_of(&server.url("/%41/b"), b"b");
+    server.source(AT, &entries);
+    let mirror = Mirror::mount(&server.url("/"), "");
+    assert_eq!(mirror.files(), ["A/@self", "A/b"]);
+    let names = mirror.names(".versions/A/@self");
+    assert_eq!(names.len(), 2, "{names:?}");
+    for name in names {
+        let version = mirror.path(&format!(".versions/A/@self/{name}"));
+        assert_eq!(xattr(&version, "user.xdg.origin.url"), Some(url.clone()), "{name}");
+    }
+}
+
+#[test]
+fn pages_are_called_as_the_option_says() {
+    let server = Server::start();
+    let pages = [("/", "index.html"), ("/a/", "a/index.html"), ("/b/index.html", "b/index.html")];
+    for (path, _) in pages {
+        server.file(path, path);
+    }
+    let entries: String = pages.iter().map(|(path, _)| entry_of(&server.url(path), path.as_bytes())).collect();
+    server.source(AT, &entries);
+    let mirror = Mirror::mount(&server.url("/.well-known/resourcesync"), "index=index.html");
+    for (path, name) in pages {
+        assert_eq!(mirror.read(name).unwrap(), path.as_bytes());
+        assert_eq!(xattr(&mirror.path(name), "user.xdg.origin.url"), Some(server.url(path)));
+    }
+    assert_eq!(mirror.files(), ["a/index.html", "b/index.html", "index.html"]);
+}
+
 #[test]
 fn attributes_are_what_the_source_says() {
     let server = Server::start();

@@ -21,6 +21,7 @@ use super::record::Record;
 use super::rows::{Outcome, Upserted};
 use super::transaction::Transaction;
 use crate::document::Change;
+use crate::path::{NAME_MAX, Naming};
 
 type Result<T> = std::result::Result<T, CatalogError>;
 
@@ -239,15 +240,15 @@ impl Transaction<'_> {
 
     /// The directory of a resource, if it is the one that was walked to last; otherwise 0.
     fn parent_of(&self, directory: i64, record: &Record) -> i64 {
-        let above = record.path.names.split_last().map(|(_, above)| above);
-        above.and_then(|above| self.tree.at(directory, above)).unwrap_or(0)
+        self.tree.at(directory, record.path.above()).unwrap_or(0)
     }
 
     /// The name of a resource that lies in the directory of the run, and after all that is there.
     fn is_next<'r>(&self, directory: i64, record: &'r Record, run: &Run<'_>) -> Option<&'r str> {
-        let (name, above) = record.path.names.split_last()?;
-        let there = run.parent != 0 && record.mementos.is_empty() && *name > run.last && self.filter.is_for_all();
-        (there && self.tree.at(directory, above) == Some(run.parent)).then_some(name)
+        let name = record.path.leaf();
+        let is_last = run.parent != 0 && name > run.last.as_str() && !may_have_earlier_name(record);
+        let is_new = is_last && record.mementos.is_empty() && self.filter.is_for_all();
+        (is_new && self.tree.at(directory, record.path.above()) == Some(run.parent)).then_some(name)
     }
 
     fn add_to<'r>(&mut self, run: &mut Run<'r>, name: &str, record: &'r Record) -> Result<Upserted> {
@@ -279,8 +280,8 @@ impl Transaction<'_> {
             },
             |statement, version, own| {
                 let path = &version.record.path;
-                statement.raw_bind_parameter(own, path.names.last())?;
-                statement.raw_bind_parameter(own + 1, path.uri_needed.then_some(version.record.uri.as_str()))?;
+                statement.raw_bind_parameter(own, path.leaf())?;
+                statement.raw_bind_parameter(own + 1, path.needs_uri().then_some(version.record.uri.as_str()))?;
                 statement.raw_bind_parameter(own + 2, version.id)
             },
         )?;
@@ -345,6 +346,12 @@ impl Transaction<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether a resource without a row under its plain name may have one under a long name that sorts before the plain one. That takes a
+/// plain name so long that the long one had to cut it.
+fn may_have_earlier_name(record: &Record) -> bool {
+    record.path.naming == Naming::Respelled && record.path.leaf().len() > NAME_MAX - 17
 }
 
 #[cfg(test)]

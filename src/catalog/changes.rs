@@ -277,15 +277,16 @@ impl Transaction<'_> {
                 // The one before it was in force until then.
                 self.connection()
                     .prepare_cached(
-                        "UPDATE version SET until = max(begin, ?3) WHERE name IN (?1, ?2) AND until IS NOT NULL AND until = ?4
-                         AND gone IS NULL AND COALESCE(change, 0) < 16",
+                        "UPDATE version SET until = max(begin, ?3) WHERE gone IS NULL AND id = (
+                             SELECT id FROM version INDEXED BY version_ended WHERE name IN (?1, ?2) AND until IS NOT NULL
+                                 AND until = ?4 AND COALESCE(change, 0) < 16 ORDER BY begin DESC, id DESC LIMIT 1)",
                     )?
                     .execute(params![names.own, names.in_directory, moment, current.begin])?;
                 self.lived(name, moment.min(current.begin), i64::MIN)?;
             }
             return Ok((Changed::Known, Some(current.id)));
         }
-        let Some(spot) = self.spot(rset, directory, record)? else { return Ok((Changed::Absent, None)) };
+        let spot = self.spot(rset, directory, record)?;
         let heir_of = match (&current, found) {
             (Some(current), _) if current.sameness == Sameness::Same => Some(current.id),
             (_, Some((names, _))) => self.same_bytes_before(names, record)?,
@@ -303,12 +304,8 @@ impl Transaction<'_> {
 
     /// The names of a resource that is, or was, in the tree; and which of them has its current version.
     pub(super) fn resource(&mut self, directory: i64, record: &Record) -> Result<Option<Found>> {
-        let Some((name, above)) = record.path.names.split_last() else { return Ok(None) };
-        let Some(row) = self.find(directory, above, name)? else { return Ok(None) };
-        let inner = match row.version {
-            None => self.find(directory, &record.path.names, SELF)?,
-            Some(_) => self.child(row.id, SELF)?,
-        };
+        let Some(row) = self.find(directory, record)? else { return Ok(None) };
+        let inner = self.child(row.id, SELF)?;
         let names = Names { own: row.id, in_directory: inner.map_or(row.id, |inner| inner.id) };
         let current = row.version.map(|version| (row.id, version));
         let current = current.or(inner.and_then(|inner| inner.version.map(|version| (inner.id, version))));

@@ -1,11 +1,12 @@
 //! What is listed beside what is in the tree, without changing anything.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 
 use super::changes::How;
+use super::naming::Named;
 use super::reader::{Reader, names};
-use super::transaction::{SEEN, Snapshot, went_later};
-use super::tree::Numbers;
+use super::snapshot::{Snapshot, seen, went_later};
+use super::tree::{NameRow, Numbers, Tree};
 use super::{CatalogError, ROOT, Record};
 use crate::document::{Datetime, Hashes};
 use crate::path::SELF;
@@ -60,13 +61,6 @@ impl<'r> Comparison<'r> {
         self.reader.connection()
     }
 
-    /// The number of this name in a directory, and its current version.
-    fn child(&self, parent: i64, name: &str) -> Result<Option<(i64, Option<i64>)>> {
-        let mut statement =
-            self.connection().prepare_cached("SELECT id, version FROM name WHERE parent = ?1 AND name = ?2")?;
-        Ok(statement.query_row(params![parent, name], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
-    }
-
     fn directory_at(&mut self, above: &[String]) -> Result<Option<i64>> {
         if let Some((known, id)) = &self.last
             && known == above
@@ -76,7 +70,7 @@ impl<'r> Comparison<'r> {
         let mut at = Some(self.directory);
         for name in above {
             at = match at {
-                Some(parent) => self.child(parent, name)?.map(|(id, _)| id),
+                Some(parent) => Tree::row(self.connection(), parent, name)?.map(|row| row.id),
                 None => None,
             };
         }
@@ -84,20 +78,31 @@ impl<'r> Comparison<'r> {
         Ok(at)
     }
 
+    /// The path of a resource below the directory of its set, as it is, or would be, in the tree.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn path(&mut self, record: &Record) -> Result<String> {
+        let name = match self.directory_at(record.path.above())? {
+            Some(parent) => Named::find(self.connection(), parent, &record.path, &record.uri)?.name,
+            None => record.path.leaf().into(),
+        };
+        Ok(record.path.above().iter().map(|above| format!("{above}/")).collect::<String>() + &name)
+    }
+
     /// Compares one resource, as a list of this snapshot has it.
     ///
     /// # Errors
     /// If SQLite fails.
     pub fn entry(&mut self, record: &Record, snapshot: Option<Snapshot>) -> Result<Compared> {
-        let Some((name, above)) = record.path.names.split_last() else { return Ok(Compared::Repeated) };
-        let Some(parent) = self.directory_at(above)? else { return Ok(Compared::Missing) };
-        let found = match self.child(parent, name)? {
+        let Some(parent) = self.directory_at(record.path.above())? else { return Ok(Compared::Missing) };
+        let found = match Named::find(self.connection(), parent, &record.path, &record.uri)?.row {
             None => return Ok(Compared::Missing),
-            Some((id, Some(version))) => Some((id, version)),
-            Some((id, None)) => match self.child(id, SELF)? {
-                Some((inner, Some(version))) => Some((inner, version)),
+            Some(NameRow { id, version: Some(version), .. }) => Some((id, version)),
+            Some(NameRow { id, .. }) => match Tree::row(self.connection(), id, SELF)? {
+                Some(NameRow { id: inner, version: Some(version), .. }) => Some((inner, version)),
                 inner => {
-                    let names = (id, inner.map_or(id, |(inner, _)| inner));
+                    let names = (id, inner.map_or(id, |inner| inner.id));
                     let newer = match snapshot {
                         Some(snapshot) => went_later(self.connection(), names, snapshot)?,
                         None => false,
@@ -114,9 +119,10 @@ impl<'r> Comparison<'r> {
     }
 
     fn version(&self, version: i64, record: &Record, snapshot: Option<Snapshot>) -> Result<Compared> {
-        let mut statement = self.connection().prepare_cached(&format!(
-            "SELECT mtime, dated, CASE WHEN settled THEN NULL ELSE size END, hashes, change, begin, {SEEN} FROM version v
-             WHERE id = ?1"
+        let mut statement = self.connection().prepare_cached(concat!(
+            "SELECT mtime, dated, CASE WHEN settled THEN NULL ELSE size END, hashes, change, begin, ",
+            seen!(),
+            " FROM version v WHERE id = ?1"
         ))?;
         Ok(statement.query_row([version, snapshot.map_or(0, Snapshot::kinds)], |row| {
             let changed = How::of(row.get(4)?).is_some_and(How::is_change);
@@ -160,9 +166,11 @@ impl<'r> Comparison<'r> {
     /// # Errors
     /// If SQLite fails.
     pub fn extra(&self, snapshot: Option<Snapshot>, mut visit: impl FnMut(String)) -> Result<()> {
-        let mut statement = self.connection().prepare_cached(&format!(
+        let mut statement = self.connection().prepare_cached(concat!(
             "SELECT n.id FROM name n JOIN version v ON v.id = n.version
-             WHERE n.rset = ?1 AND NOT COALESCE(v.change < ?3 AND (v.begin >= ?4 OR {SEEN} >= ?5), 0)"
+             WHERE n.rset = ?1 AND NOT COALESCE(v.change < ?3 AND (v.begin >= ?4 OR ",
+            seen!(),
+            " >= ?5), 0)"
         ))?;
         let (at, seen) = (snapshot.map(Snapshot::at), snapshot.map(Snapshot::seen));
         let kinds = snapshot.map(Snapshot::kinds);

@@ -148,23 +148,40 @@ fn is_of_type(media: &str, wanted: &str) -> bool {
     }
 }
 
+/// Whether a resource is in one of these collections, or has one of these categories (0.1, 3.1.7).
 fn is_member(seen: &Seen<'_>, wanted: &[String]) -> bool {
-    let Some(text) = seen.extra.filter(|text| text.contains("collection")) else { return false };
+    let Some(text) = seen.extra else { return false };
     let extra: Extra = serde_json::from_str(text).unwrap_or_default();
-    extra.linked(&["collection"]).any(|href| {
-        let uri = absolute(seen.uri, href).unwrap_or_else(|| href.to_owned());
-        wanted.iter().any(|one| *one == uri || Collection::labels(&uri).contains(one))
-    })
+    let is_wanted = |text: &str| wanted.iter().any(|one| one == text);
+    let by_link = extra.links.iter().any(|link| {
+        let get = |name: &str| link.get(name).map(String::as_str).unwrap_or_default();
+        let is_category = get("rel").split_ascii_whitespace().any(is_category);
+        if !is_category && !get("rel").split_ascii_whitespace().any(|rel| rel == "collection") {
+            return false;
+        }
+        let uri = absolute(seen.uri, get("href")).unwrap_or_else(|| get("href").to_owned());
+        is_wanted(&uri)
+            || is_category && is_wanted(get("title"))
+            || Collection::labels(&uri).iter().any(|label| is_wanted(label))
+    });
+    by_link || extra.md.iter().any(|(name, values)| is_category(name) && values.lines().any(is_wanted))
+}
+
+/// Whether this is what a category is given by: `DC.subject`, `DCTERMS.subject`, `category`. The draft leaves the names open (0.1, 3.1.7).
+fn is_category(name: &str) -> bool {
+    let last = name.rsplit(['.', ':', '/', '#']).next().unwrap_or_default();
+    ["subject", "category", "tag", "keyword", "keywords"].iter().any(|known| last.eq_ignore_ascii_case(known))
 }
 
 impl Transaction<'_> {
-    /// Whether the filter leaves a resource out. `directory` is its set's.
-    pub(super) fn leaves_out(&mut self, directory: i64, record: &Record) -> Result<bool> {
+    /// Whether the filter leaves a resource out that is called `name` in its directory. `directory` is its set's.
+    pub(super) fn leaves_out(&mut self, directory: i64, name: &str, record: &Record) -> Result<bool> {
         if self.filter.is_for_all() {
             return Ok(false);
         }
         let mut path = if directory == ROOT { Vec::new() } else { names(self.connection(), directory, ROOT)? };
-        path.extend(record.path.names.iter().cloned());
+        path.extend(record.path.above().iter().cloned());
+        path.push(if name == SELF { record.path.leaf() } else { name }.to_owned());
         Ok(!self.filter.admits(&Seen {
             path: &path.join("/"),
             media: record.media.as_deref(),

@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::changes::How;
 use super::members::MEMBER_HERE;
 use super::mementos::{EntrySays, MementoLink, OWN};
-use super::reader::{Reader, derived_uri};
+use super::reader::{Reader, URI, derived_uri};
 use super::record::Extra;
 use super::{CatalogError, ROOT};
 use crate::document::{Datetime, Hashes, relation};
@@ -234,12 +234,11 @@ pub(super) fn resource_name(
     mapper: &Mapper,
     resource: i64,
 ) -> Result<Option<(String, String)>> {
-    let mut statement = connection.prepare_cached(
-        "SELECT n.name, COALESCE(n.uri, (SELECT uri FROM name s WHERE s.parent = n.id AND s.name = ?2)), r.directory
-         FROM name n LEFT JOIN rset r ON r.id = n.rset WHERE n.id = ?1",
-    )?;
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT n.name, {URI}, r.directory FROM name n LEFT JOIN rset r ON r.id = n.rset WHERE n.id = ?1"
+    ))?;
     let found: Option<(String, Option<String>, Option<i64>)> =
-        statement.query_row(params![resource, SELF], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
+        statement.query_row([resource], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
     let Some((name, uri, directory)) = found else { return Ok(None) };
     let uri = match uri {
         Some(uri) => uri,

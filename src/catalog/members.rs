@@ -410,11 +410,10 @@ impl Transaction<'_> {
 
     /// The current version of the resource at the path of `record`.
     fn current(&mut self, directory: i64, record: &Record) -> Result<Option<i64>> {
-        let Some((name, above)) = record.path.names.split_last() else { return Ok(None) };
-        match self.find(directory, above, name)? {
+        match self.find(directory, record)? {
             None => Ok(None),
             Some(row) if row.version.is_some() => Ok(row.version),
-            Some(_) => Ok(self.find(directory, &record.path.names, SELF)?.and_then(|row| row.version)),
+            Some(row) => Ok(self.child(row.id, SELF)?.and_then(|row| row.version)),
         }
     }
 }

@@ -10,6 +10,7 @@ use rusqlite::params;
 
 use super::changes::{How, Names};
 use super::mementos::resource_of;
+use super::naming::Named;
 use super::record::{Extra, Record};
 use super::timeline::{Facts, Origin, Span, Timeline};
 use super::transaction::{NOBODY, Transaction};
@@ -265,7 +266,7 @@ impl Transaction<'_> {
             // A directory has a name, but that is not yet marked as its own resource's: that is done with its first version.
             (Some(names), _) if !before.is_empty() => names,
             (_, Some(record)) => {
-                let Some(names) = self.past_name(past, record)? else { return Ok(None) };
+                let names = self.past_name(past, record)?;
                 past.seen.insert(names.own);
                 names
             }
@@ -410,17 +411,16 @@ impl Transaction<'_> {
     }
 
     /// The names of a resource that is only of the past: they are made without making anything in the current tree into
-    /// something else. None for what lies nowhere.
-    fn past_name(&mut self, past: &Past, record: &Record) -> Result<Option<Names>> {
-        let Some((name, above)) = record.path.names.split_last() else { return Ok(None) };
+    /// something else.
+    fn past_name(&mut self, past: &Past, record: &Record) -> Result<Names> {
         let mut at = past.directory;
-        for step in above {
+        for step in record.path.above() {
             at = self.past_directory(past, at, step)?;
         }
-        let left_out = self.leaves_out(past.directory, record)?;
-        let uri = record.path.uri_needed.then_some(record.uri.as_str());
-        let own = match Tree::row(&self.transaction, at, name)? {
-            None => self.tree.insert(&self.transaction, at, name, past.rset, uri, None)?,
+        let Named { name, row, uri } = Named::find(&self.transaction, at, &record.path, &record.uri)?;
+        let left_out = self.leaves_out(past.directory, &name, record)?;
+        let own = match row {
+            None => self.tree.insert(&self.transaction, at, &name, past.rset, uri, None)?,
             Some(row) => {
                 self.tree.ensure_self(&self.transaction, row.id, past.rset)?;
                 row.id
@@ -431,7 +431,7 @@ impl Transaction<'_> {
             .prepare_cached("UPDATE name SET uri = COALESCE(uri, ?2), hidden = ?3 WHERE id = ?1 AND version IS NULL")?
             .execute(params![in_directory, uri, left_out])?;
         self.parent_has_own(past, at)?;
-        Ok(Some(Names { own, in_directory }))
+        Ok(Names { own, in_directory })
     }
 
     /// A name in which something lay.

@@ -266,7 +266,7 @@ impl Reader {
     /// If SQLite fails, or the row says what no row of ours can say.
     pub fn version(&self, version: i64) -> Result<Option<VersionRow>> {
         let mut statement = self.connection.prepare_cached(&format!(
-            "SELECT v.name, v.begin, v.until, v.mtime, v.dated, v.size, v.hashes, t.type, v.extra, n.uri,
+            "SELECT v.name, v.begin, v.until, v.mtime, v.dated, v.size, v.hashes, t.type, v.extra, {URI},
                     r.directory, o.sha256, o.size, o.verified, v.settled, v.served, {MEMBER}
              FROM version v JOIN name n ON n.id = v.name LEFT JOIN rset r ON r.id = n.rset
              LEFT JOIN media t ON t.id = v.media LEFT JOIN object o ON o.id = v.object
@@ -485,6 +485,11 @@ pub(super) fn names(connection: &Connection, name: i64, root: i64) -> Result<Vec
     }
     Ok(names)
 }
+
+/// The stored URI of the resource with the row `n` of `name`, as SQL: if the name is a directory, the row of its `@self` has it. NULL if
+/// the path determines the URI.
+pub(super) const URI: &str = "COALESCE(n.uri, CASE WHEN n.version IS NULL
+     THEN (SELECT s.uri FROM name s WHERE s.parent = n.id AND s.name = '@self') END)";
 
 /// The URI of a name whose path determines it.
 pub(super) fn derived_uri(connection: &Connection, mapper: &Mapper, name: i64, directory: i64) -> Result<String> {

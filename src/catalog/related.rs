@@ -4,6 +4,7 @@ use rusqlite::{OptionalExtension, params};
 use sha2::{Digest as _, Sha256};
 
 use super::filter::SHOWN;
+use super::naming::Named;
 use super::reader::{Reader, names};
 use super::{CatalogError, ROOT};
 use crate::path::{SELF, set_labels, shortened};
@@ -100,12 +101,19 @@ impl Reader {
             statement.query_map([beside], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
         for directory in directories {
             let mut at = Some(Shown { name: directory, version: None, changed: 0 });
-            for name in &path.names {
+            for name in path.above() {
                 at = match at {
                     Some(Shown { name: above, version: None, .. }) => self.shown(above, name)?,
                     _ => None,
                 };
             }
+            let at = match at {
+                Some(Shown { name: above, version: None, .. }) => {
+                    let named = Named::find(self.connection(), above, &path, uri)?;
+                    self.shown(above, &named.name)?
+                }
+                _ => None,
+            };
             // What is a prefix of others is `@self` in its directory.
             let at = match at {
                 Some(Shown { name, version: None, .. }) => self.shown(name, SELF)?,

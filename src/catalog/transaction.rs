@@ -12,10 +12,12 @@ use super::bulk::NewVersion;
 use super::changes::How;
 use super::filter::Filter;
 use super::listed::{Listed, Sameness};
+use super::naming::Named;
 use super::reader::{Gate, derived_uri};
 use super::record::Record;
 use super::remembered::Remembered;
 use super::rows::{Changes, Outcome, Upserted};
+use super::snapshot::{Snapshot, seen, went_later};
 use super::tree::{NameRow, Numbers, Tree};
 use super::writer::set_meta;
 use super::{CatalogError, ROOT};
@@ -92,7 +94,8 @@ pub struct Transaction<'w> {
 /// A place in the tree for a resource.
 pub(super) struct Spot<'r> {
     pub(super) parent: i64,
-    pub(super) name: &'r str,
+    /// [`SELF`] in a directory of its own name.
+    pub(super) name: Cow<'r, str>,
     pub(super) row: Option<NameRow>,
     pub(super) uri: Option<&'r str>,
     /// That of its set.
@@ -132,83 +135,6 @@ impl Recent {
         let says_something = record.size.is_some() || !record.hashes.is_empty() || record.dated == 1;
         (says_something && *fingerprint == record.fingerprint(&self.keys)).then_some(*version)
     }
-}
-
-/// When the snapshot of a list began. What changes have brought since then is newer than what it lists.
-#[derive(Clone, Copy, Debug)]
-pub struct Snapshot {
-    /// By the clock of the Source: changes with a time from then on are newer.
-    at: i64,
-    /// By our clock: changes of these kinds that were seen for the first time from then on are newer.
-    seen: i64,
-    /// The number below which the kinds of those changes are: without a time, or all of them.
-    kinds: i64,
-}
-
-impl Snapshot {
-    /// So much earlier than it was listed before, a new edition of a list cannot have been begun, if its clock is right.
-    const LONGEST: i64 = 3_600_000_000_000;
-    /// How long lists are written.
-    const TO_WRITE: i64 = 600_000_000_000;
-    /// An `at` may be in whole seconds.
-    const SECOND: i64 = 1_000_000_000;
-
-    /// That of a list of this `at`, an earlier edition of which was read at `listed`, by our clock.
-    #[must_use]
-    pub fn new(at: Datetime, listed: Option<Datetime>) -> Self {
-        let at = at.nanos();
-        let is_comparable = listed.is_some_and(|listed| at >= listed.nanos().saturating_sub(Self::LONGEST));
-        let seen = if is_comparable { at.saturating_add(Self::SECOND) } else { i64::MAX };
-        Self { at, seen, kinds: How::DATED }
-    }
-
-    /// That of a list without a time, which was not begun before this moment, by our clock; or else nothing is known of it, and
-    /// all changes are newer.
-    #[must_use]
-    pub fn begun_after(begun: Option<Datetime>) -> Self {
-        match begun {
-            Some(begun) => Self { at: i64::MAX, seen: begun.nanos(), kinds: How::LISTED },
-            None => Self { at: i64::MIN, seen: i64::MAX, kinds: How::DATED },
-        }
-    }
-
-    /// The earliest moment at which a list was begun that has changed since it was read then.
-    #[must_use]
-    pub fn earliest(read: Datetime) -> Datetime {
-        Datetime::from_nanos(read.nanos().saturating_sub(Self::TO_WRITE))
-    }
-
-    pub(super) fn at(self) -> i64 {
-        self.at
-    }
-
-    pub(super) fn seen(self) -> i64 {
-        self.seen
-    }
-
-    pub(super) fn kinds(self) -> i64 {
-        self.kinds
-    }
-
-    /// Whether a version is newer that a change brought: `begin` is when it began, `seen` when the change was first seen, if it
-    /// is of one of the kinds.
-    pub(super) fn is_before(self, begin: i64, seen: Option<i64>) -> bool {
-        begin >= self.at || seen >= Some(self.seen)
-    }
-}
-
-/// The time at which a version `v` was first seen that a change below the kind `?2` brought, as SQL.
-pub(super) const SEEN: &str = "CASE WHEN v.change < ?2 THEN (SELECT s.time FROM sync s WHERE s.id = v.came) END";
-
-/// Whether a change took the resource with these names away after a snapshot.
-pub(super) fn went_later(connection: &rusqlite::Connection, names: (i64, i64), snapshot: Snapshot) -> Result<bool> {
-    let mut statement = connection.prepare_cached(
-        "SELECT EXISTS (SELECT 1 FROM version v WHERE v.name IN (?1, ?2)
-             AND (v.gone IN (3, 7) AND v.until >= ?3
-                 OR v.gone IN (3, 7) AND v.gone < ?5 AND (SELECT s.time FROM sync s WHERE s.id = v.went) >= ?4))",
-    )?;
-    let values = params![names.0, names.1, snapshot.at, snapshot.seen, snapshot.kinds];
-    Ok(statement.query_row(values, |row| row.get(0))?)
 }
 
 impl<'w> Transaction<'w> {
@@ -271,14 +197,6 @@ impl<'w> Transaction<'w> {
         Ok(found.map(|(_, uri)| uri).unwrap_or_default())
     }
 
-    /// What is in the directory at `above` under a name, without making anything.
-    pub(super) fn find(&mut self, root: i64, above: &[String], name: &str) -> Result<Option<NameRow>> {
-        match self.tree.find(&self.transaction, root, above)? {
-            Some(parent) => Tree::row(&self.transaction, parent, name),
-            None => Ok(None),
-        }
-    }
-
     /// Brings one resource of a list into the tree. `directory` is the set's.
     ///
     /// # Errors
@@ -292,9 +210,7 @@ impl<'w> Transaction<'w> {
     }
 
     fn place(&mut self, rset: i64, directory: i64, document: i64, record: &Record) -> Result<Upserted> {
-        let Some(spot) = self.spot(rset, directory, record)? else {
-            return Ok(Upserted { outcome: Outcome::Repeated, version: None });
-        };
+        let spot = self.spot(rset, directory, record)?;
         if let Some(row) = spot.row {
             if !self.seen.insert(row.id) {
                 if let Some(version) = row.version {
@@ -314,20 +230,20 @@ impl<'w> Transaction<'w> {
         Ok(Upserted { outcome: Outcome::Added, version: Some(version) })
     }
 
-    /// Where a resource lies in the tree; directories are made that are missing. None for what lies nowhere.
-    pub(super) fn spot<'r>(&mut self, rset: i64, directory: i64, record: &'r Record) -> Result<Option<Spot<'r>>> {
-        let Some((name, above)) = record.path.names.split_last() else { return Ok(None) };
-        let parent = self.directory(directory, above, rset)?;
-        Ok(Some(match Tree::row(&self.transaction, parent, name)? {
+    /// Where a resource lies in the tree; directories are made that are missing.
+    pub(super) fn spot<'r>(&mut self, rset: i64, directory: i64, record: &'r Record) -> Result<Spot<'r>> {
+        let parent = self.directory(directory, record.path.above(), rset)?;
+        let Named { name, row, uri } = Named::find(&self.transaction, parent, &record.path, &record.uri)?;
+        Ok(match row {
             Some(row) if self.tree.is_live_directory(row) => Spot {
                 parent: row.id,
-                name: SELF,
+                name: Cow::Borrowed(SELF),
                 row: Tree::row(&self.transaction, row.id, SELF)?,
                 uri: Some(record.uri.as_str()),
                 directory,
             },
-            row => Spot { directory, parent, name, row, uri: record.path.uri_needed.then_some(record.uri.as_str()) },
-        }))
+            row => Spot { directory, parent, name, row, uri },
+        })
     }
 
     /// Makes a version, and brings it into the tree where no version is.
@@ -340,8 +256,8 @@ impl<'w> Transaction<'w> {
         heir_of: Option<i64>,
         how: How,
     ) -> Result<i64> {
-        let Spot { parent, name, row, uri, directory } = *spot;
-        let left_out = self.leaves_out(directory, record)?;
+        let Spot { parent, ref name, row, uri, directory } = *spot;
+        let left_out = self.leaves_out(directory, name, record)?;
         let name_id = row.map_or(self.tree.next_name, |row| row.id);
         let record = &*match row {
             Some(row) => self.in_order(self.names(spot, row.id)?, record, how)?,
@@ -398,14 +314,14 @@ impl<'w> Transaction<'w> {
         self.history_changed(name)?;
         self.tree.span(spot.parent, record.begin.nanos(), i64::MIN);
         self.tree.changes.from(record.begin.nanos());
-        self.tree.count(&self.transaction, spot.parent, spot.name, 0)?;
+        self.tree.count(&self.transaction, spot.parent, &spot.name, 0)?;
         if !self.filter.is_for_all() {
-            let left_out = self.leaves_out(spot.directory, record)?;
+            let left_out = self.leaves_out(spot.directory, &spot.name, record)?;
             let rset = self
                 .transaction
                 .prepare_cached("SELECT rset FROM name WHERE id = ?1")?
                 .query_row([name], |row| row.get(0))?;
-            self.show(rset, (spot.parent, spot.name), name, left_out)?;
+            self.show(rset, (spot.parent, &spot.name), name, left_out)?;
         }
         Ok(next)
     }
@@ -470,7 +386,7 @@ impl<'w> Transaction<'w> {
             ))?
             .query_row(params![version, at.nanos(), how.number(), self.sync, self.now], |row| row.get(0))?;
         if how.is_exact() {
-            let spot = Spot { parent, name, row: None, uri: None, directory: ROOT };
+            let spot = Spot { parent, name: Cow::Borrowed(name), row: None, uri: None, directory: ROOT };
             self.cut(self.names(&spot, id)?, at)?;
         }
         // What went stays left out as of the moments in which it was there.
@@ -488,47 +404,6 @@ impl<'w> Transaction<'w> {
             self.hide(rset, parent, -hidden)?;
         }
         Ok(())
-    }
-
-    /// Notes the edition of lists that have no time of their own, which were read whole just now; it was not begun before `begun`.
-    ///
-    /// # Errors
-    /// If SQLite fails.
-    pub fn note_edition(&self, rset: i64, edition: &str, begun: Option<Datetime>) -> Result<()> {
-        set_meta(&self.transaction, &format!("edition {rset}"), &format!("{edition} {}", self.now))?;
-        match begun {
-            Some(begun) => set_meta(&self.transaction, &format!("begun {rset}"), &begun.nanos().to_string()),
-            None => Ok(()),
-        }
-    }
-
-    /// When another edition of lists without a time was read last, by our clock, if this is not the one that was noted then.
-    ///
-    /// # Errors
-    /// If SQLite fails.
-    pub fn edition_before(&self, rset: i64, edition: &str) -> Result<Option<Datetime>> {
-        let known = super::writer::meta(&self.transaction, &format!("edition {rset}"))?;
-        let known = known.as_deref().and_then(|text| text.split_once(' ')).filter(|(known, _)| *known != edition);
-        Ok(known.and_then(|(_, read)| read.parse().ok()).map(Datetime::from_nanos))
-    }
-
-    /// Whether lists that may be being written are to be waited for: until they have been in this state for so long, in
-    /// nanoseconds. It is new if `begins` says so.
-    ///
-    /// # Errors
-    /// If SQLite fails.
-    pub fn waits(&self, rset: i64, state: &str, begins: bool, long: i64) -> Result<bool> {
-        let key = format!("unfinished {rset}");
-        let known = super::writer::meta(&self.transaction, &key)?;
-        let known = known.as_deref().and_then(|text| text.split_once(' ')).filter(|(known, _)| *known == state);
-        match known.and_then(|(_, since)| since.parse::<i64>().ok()) {
-            Some(since) => Ok((0..long).contains(&self.now.saturating_sub(since))),
-            None if !begins => Ok(false),
-            None => {
-                set_meta(&self.transaction, &key, &format!("{state} {}", self.now))?;
-                Ok(true)
-            }
-        }
     }
 
     /// Says when the snapshot began of the document that is read next.
@@ -549,7 +424,7 @@ impl<'w> Transaction<'w> {
 
     /// The name of a spot, and the other one that its resource may have been under.
     fn names(&self, spot: &Spot<'_>, id: i64) -> Result<(i64, i64)> {
-        let other = match spot.name {
+        let other = match &*spot.name {
             SELF => Some(spot.parent),
             _ => self.child(id, SELF)?.map(|inner| inner.id),
         };
@@ -599,12 +474,11 @@ impl<'w> Transaction<'w> {
         let snapshot = self.snapshot;
         let (same, same_bytes, agrees, listed) = self
             .transaction
-            .prepare_cached(
-                &format!(
-                "SELECT mtime, dated, CASE WHEN settled THEN NULL ELSE size END, hashes, media, extra, document, change, begin,
-                     {SEEN} FROM version v WHERE id = ?1"
-            )
-            )?
+            .prepare_cached(concat!(
+                "SELECT mtime, dated, CASE WHEN settled THEN NULL ELSE size END, hashes, media, extra, document, change, begin, ",
+                seen!(),
+                " FROM version v WHERE id = ?1"
+            ))?
             .query_row([version, snapshot.map_or(0, Snapshot::kinds)], |row| {
                 let dated: u8 = row.get(1)?;
                 // Of a resource of which nothing is said, only the edition of its list tells.
@@ -762,11 +636,13 @@ impl<'w> Transaction<'w> {
     /// Visits what [`Transaction::unseen`] counts as gone; returns the number of doubtful ones.
     fn each_unseen(&self, rset: i64, mut visit: impl FnMut(Gone)) -> Result<u64> {
         // Rows are visited while names are only marked; the statement ends before anything changes.
-        let mut statement = self.transaction.prepare_cached(&format!(
+        let mut statement = self.transaction.prepare_cached(concat!(
             "SELECT n.id, n.parent, n.name, n.version, CASE WHEN ?3 THEN v.document END FROM name n
              LEFT JOIN version v ON (?3 OR ?4 IS NOT NULL) AND v.id = n.version
              WHERE n.rset = ?1 AND n.version IS NOT NULL
-                 AND NOT COALESCE(v.change < ?5 AND (v.begin >= ?4 OR {SEEN} >= ?6), 0)"
+                 AND NOT COALESCE(v.change < ?5 AND (v.begin >= ?4 OR ",
+            seen!(),
+            " >= ?6), 0)"
         ))?;
         let (at, seen) = (self.snapshot.map(Snapshot::at), self.snapshot.map(Snapshot::seen));
         let kinds = self.snapshot.map(Snapshot::kinds);

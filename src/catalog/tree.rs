@@ -21,6 +21,11 @@ pub(super) struct NameRow {
 }
 
 impl NameRow {
+    /// The row of a query for `id, version, live, hidden`.
+    pub(super) fn of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self { id: row.get(0)?, version: row.get(1)?, live: row.get(2)?, hidden: row.get(3)? })
+    }
+
     /// Whether it was a file, and not shown as that.
     pub(super) fn was_left_out(&self) -> bool {
         self.live == 0 && self.hidden > 0
@@ -140,11 +145,7 @@ impl Tree {
     pub(super) fn row(connection: &Connection, parent: i64, name: &str) -> Result<Option<NameRow>> {
         let mut statement =
             connection.prepare_cached("SELECT id, version, live, hidden FROM name WHERE parent = ?1 AND name = ?2")?;
-        Ok(statement
-            .query_row(params![parent, name], |row| {
-                Ok(NameRow { id: row.get(0)?, version: row.get(1)?, live: row.get(2)?, hidden: row.get(3)? })
-            })
-            .optional()?)
+        Ok(statement.query_row(params![parent, name], NameRow::of).optional()?)
     }
 
     /// Whether live names lie in the directory, those of this transaction counted.

@@ -23,7 +23,7 @@ use crate::bounds::{self, Bounds};
 use crate::catalog::{CacheLock, News, SetRow, SetState};
 use crate::fs::{Backing, Collections, Filesystem, Io, Moments, Requests, View, invalidate};
 use crate::notify::{self, Notifier};
-use crate::path::Mapper;
+use crate::path::{INDEX, Mapper};
 use crate::printable;
 use crate::source::{Client, Credentials, Options as ClientOptions};
 use crate::store::private;
@@ -365,11 +365,14 @@ fn open_engine(
 ) -> Result<Arc<Engine>, String> {
     let options = &task.options;
     let base = options.base.as_deref().unwrap_or(&task.source);
-    let mapper = Mapper::new(base, options.base.is_some()).map_err(|error| error.to_string())?;
+    let mapper = Mapper::new(base, options.base.is_some())
+        .and_then(|mapper| mapper.with_index(options.index.as_deref().unwrap_or(INDEX)))
+        .map_err(|error| error.to_string())?;
     let config = Config {
         source: task.source.clone(),
         set: options.set.clone(),
         base: options.base.clone(),
+        index: options.index.clone(),
         content_all: options.content_all,
         seed: options.seed,
         verify: options.verify,

@@ -9,6 +9,7 @@ use crate::bounds::{self, Bounds, Unfit};
 use crate::catalog::{Filter, Wish};
 use crate::document::Datetime;
 use crate::fs::AskedIo;
+use crate::path::{INDEX, Mapper};
 use crate::source::Reach;
 use crate::sync::{SeedFrom, Verify};
 
@@ -106,7 +107,7 @@ pub const DEFINITIONS: &[Definition] = &[
     define(
         "collection=NAME",
         "all",
-        "show only members of one of these collections, by the URI that the Source gives them or the last part of it",
+        "show only members of one of these collections, or categories of the draft of 2012, by the URI that the Source gives them, the last part of it, or what a category is called",
     ),
     define(
         "newer=TIME",
@@ -122,6 +123,11 @@ pub const DEFINITIONS: &[Definition] = &[
         "base=URI",
         "the Source's origin",
         "the URI whose resources lie at the root; all others lie under @authority",
+    ),
+    define(
+        "index=NAME",
+        "@index",
+        "what a resource is called whose URI ends in a slash, such as index.html; another name needs another cache",
     ),
     define(
         "seed=auto|dump|list",
@@ -275,6 +281,8 @@ pub struct Options {
     pub filter: Wish,
     pub prefer: Option<String>,
     pub base: Option<String>,
+    /// What resources are called whose URI ends in `/`, if not [`INDEX`].
+    pub index: Option<String>,
     pub credentials: Option<PathBuf>,
     pub allow_private: bool,
     pub allow_http: bool,
@@ -318,6 +326,7 @@ impl Default for Options {
             filter: Wish::default(),
             prefer: None,
             base: None,
+            index: None,
             credentials: None,
             allow_private: false,
             allow_http: false,
@@ -460,6 +469,13 @@ impl Options {
                 url::Url::parse(base).map_err(|error| format!("-o base={base}: {error}; expected an absolute URI"))?;
                 self.base = Some(base.to_owned());
             }
+            "index" => {
+                let index = needs()?;
+                Mapper::new("http://localhost/", false)
+                    .and_then(|mapper| mapper.with_index(index))
+                    .map_err(|error| format!("-o index={index}: {error}; give one such as index.html"))?;
+                self.index = Some(index.to_owned()).filter(|index| index != INDEX);
+            }
             "seed" => {
                 let known = [("auto", SeedFrom::Auto), ("dump", SeedFrom::Dump), ("list", SeedFrom::List)];
                 self.seed = choice(name, needs()?, &known)?;
@@ -551,7 +567,9 @@ impl Options {
         }
         let (set, base) = (self.set.as_deref().unwrap_or_default(), self.base.as_deref().unwrap_or_default());
         let prefer = self.prefer.as_ref().map(|prefer| format!("\n{prefer}")).unwrap_or_default();
-        let key = [source, set, base].join("\n") + &prefer;
+        // An option has no line break in it.
+        let index = self.index.as_ref().map(|index| format!("\n\n{index}")).unwrap_or_default();
+        let key = [source, set, base].join("\n") + &prefer + &index;
         let hash =
             Sha256::digest(key.as_bytes()).iter().take(4).fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
         let host = url::Url::parse(source).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
@@ -682,6 +700,7 @@ mod tests {
             ("listen=8088", "expected an address and a port"),
             ("listen=0.0.0.0:8088", "say with callback= how hubs reach it"),
             ("notify=maybe", "expected notify=auto|off"),
+            ("index=@self", "such names have a meaning; give one such as index.html"),
             ("limit_depth", "needs a value: limit_NAME=VALUE"),
             ("limit_depth=0", "-o limit_depth=0: expected a number from 1 to 32"),
             ("limit_patch_time=4s", "expected a number of seconds from 1 to 3600"),
@@ -704,6 +723,7 @@ mod tests {
                 None => (definition.usage, None),
                 Some((name, "URI")) => (name, Some("https://x.example/")),
                 Some((name @ "run_as", _)) => (name, Some("root")),
+                Some((name @ "index", _)) => (name, Some("index.html")),
                 Some(("limit_NAME", _)) => ("limit_document", Some("1G")),
                 Some((name, "DIR" | "FILE" | "NAME" | "GLOB" | "TYPE")) => (name, Some("/x")),
                 Some((name, "ADDR")) => (name, Some("127.0.0.1:8088")),

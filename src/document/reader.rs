@@ -134,6 +134,21 @@ impl<'a> Reader<'a> {
         url: &str,
         limits: Limits,
     ) -> Result<Self, DocumentError> {
+        Self::open_as(Dialect::Sitemap, charset, source, url, limits)
+    }
+
+    /// As [`Reader::open_in`], of a document in which an earlier reading found marks of this dialect: perhaps after entries that have
+    /// elements of it that plain sitemaps have, too (`expires`; 0.1, 3.1.2).
+    ///
+    /// # Errors
+    /// As [`Reader::open_in`].
+    pub fn open_as(
+        dialect: Dialect,
+        charset: Option<&str>,
+        source: impl Read + 'a,
+        url: &str,
+        limits: Limits,
+    ) -> Result<Self, DocumentError> {
         let mut notes = Vec::new();
         let at_start = |problem: String| DocumentError { url: url.to_owned(), line: 1, column: 1, problem };
         let text = input::text(source, charset, &mut notes).map_err(|error| at_start(error.to_string()))?;
@@ -148,7 +163,7 @@ impl<'a> Reader<'a> {
             scope: Scope::default(),
             xmlns: Finder::new(b"xmlns"),
             depth: 0,
-            head: Head { kind: Kind::UrlSet, dialect: Dialect::Sitemap, md: Attributes::default(), links: Vec::new() },
+            head: Head { kind: Kind::UrlSet, dialect, md: Attributes::default(), links: Vec::new() },
             form: Form::Sitemap,
             entry: None,
             held: None,

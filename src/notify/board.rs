@@ -5,7 +5,6 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::watch;
 
-use super::listener::Refusal;
 use crate::document::Datetime;
 use crate::sync::OfferedChannel;
 
@@ -45,6 +44,17 @@ pub struct Refused {
     pub foreign: u64,
     /// Larger than is taken.
     pub too_large: u64,
+}
+
+/// Why a delivery is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// It is of another topic.
+    Foreign,
+    /// It is larger than is taken.
+    TooLarge,
+    /// It is not from a hub that knows our secret.
+    Forged,
 }
 
 /// How a channel stands.

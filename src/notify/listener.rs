@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
 use url::{Url, form_urlencoded};
 
-use super::board::Standing;
+use super::board::{Refusal, Standing};
 use super::websub::LEASE;
 use super::{Context, signature};
 use crate::bounds;
@@ -365,17 +365,6 @@ fn names_another_topic(headers: &HeaderMap, subscriber: &Subscriber) -> bool {
     let mut named = values(headers, "link").flat_map(parse_link_header).filter(|link| link.is("self")).peekable();
     let known = [&subscriber.subscription.topic, &subscriber.channel.url];
     named.peek().is_some() && !named.any(|link| known.iter().any(|known| same(&link.href, known)))
-}
-
-/// Why a delivery is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
-    /// It is of another topic.
-    Foreign,
-    /// It is larger than is taken.
-    TooLarge,
-    /// It is not from a hub that knows our secret.
-    Forged,
 }
 
 /// Counts a delivery that is refused, and answers it.

@@ -8,10 +8,6 @@ fn mapper() -> Mapper {
     Mapper::new("https://source.example/", false).unwrap()
 }
 
-fn path(uri: &str) -> String {
-    mapper().path(uri).unwrap().to_string()
-}
-
 #[test]
 fn what_uris_look_like() {
     for (uri, expected) in [
@@ -42,13 +38,13 @@ fn what_uris_look_like() {
     ] {
         let found = mapper().path(uri).unwrap();
         assert_eq!(found.to_string(), expected, "{uri}");
-        assert!(!found.uri_needed, "{uri}");
+        assert!(!found.needs_uri(), "{uri}");
         assert_eq!(mapper().uri(&found.names).as_deref(), Some(uri));
     }
 }
 
 #[test]
-fn the_second_spelling_of_a_name_takes_the_long_form() {
+fn other_spellings_of_a_name_are_shown_by_it_or_told_apart_by_the_long_form() {
     for (plain, other) in [
         ("https://source.example/a?b", "https://source.example/a%3Fb"),
         ("https://source.example/A", "https://source.example/%41"),
@@ -58,12 +54,42 @@ fn the_second_spelling_of_a_name_takes_the_long_form() {
         ("https://source.example/a%23b", "https://source.example/a#b"),
         ("https://source.example/a%20b", "https://source.example/a b"),
         ("https://source.example/x/%2E%2E/y", "https://source.example/x/../y"),
-        ("https://source.example/", "https://source.example"),
+        ("https://source.example/f(1).pdf", "https://source.example/f%281%29.pdf"),
+        ("https://source.example/caf%C3%A9/x", "https://source.example/caf%c3%a9/x"),
     ] {
         let (one, two) = (mapper().path(plain).unwrap(), mapper().path(other).unwrap());
-        assert!(!one.uri_needed && two.uri_needed, "{plain} {one} / {other} {two}");
-        assert_ne!(one.names, two.names);
-        assert!(two.names.last().unwrap().starts_with(one.names.last().unwrap().as_str()), "{one} {two}");
+        assert!(!one.needs_uri() && two.needs_uri(), "{plain} {one} / {other} {two}");
+        assert_eq!(one.names, two.names);
+        let stem = one.leaf().strip_suffix(extension(one.leaf())).unwrap();
+        for (path, uri) in [(&one, plain), (&two, other)] {
+            let apart = path.apart(uri);
+            assert!(apart.starts_with(&format!("{stem}~")) && is_long_form(&apart), "{uri} {apart}");
+        }
+        assert_ne!(one.apart(plain), two.apart(other));
+    }
+}
+
+#[test]
+fn pages_can_be_called_as_is_wished() {
+    let mapper = || mapper().with_index("index.html").unwrap();
+    for (uri, path, naming) in [
+        ("https://source.example/", "index.html", Naming::Encoded),
+        ("https://source.example/a/", "a/index.html", Naming::Encoded),
+        ("https://source.example/a/index.html", "a/index.html", Naming::Respelled),
+        ("https://source.example/a/%40index", "a/%40index", Naming::Respelled),
+        ("https://source.example/a/@index", "a/%40index", Naming::Encoded),
+        ("https://source.example/a/?q", "a/?q", Naming::Encoded),
+        ("https://source.example/index.html/a", "index.html/a", Naming::Encoded),
+        ("http://other.example/", "@http:other.example/index.html", Naming::Encoded),
+    ] {
+        let found = mapper().path(uri).unwrap();
+        assert_eq!((found.to_string().as_str(), found.naming), (path, naming), "{uri}");
+        assert_eq!(mapper().uri(&found.names).is_some_and(|known| known == uri), naming == Naming::Encoded, "{uri}");
+    }
+    let long = "x".repeat(256);
+    for index in ["", ".", "..", "a/b", "a%b", "a?b", "a\n", "@self", "@x", ".versions", "a~0123456789abcdef", &long] {
+        let error = Mapper::new("https://source.example/", false).unwrap().with_index(index).unwrap_err();
+        assert!(matches!(error, PathError::NoIndex(..)), "{index:?}");
     }
 }
 
@@ -72,7 +98,7 @@ fn long_names_are_cut_at_a_character_and_keep_their_extension() {
     let uri = format!("https://source.example/d/{}.pdf", "é".repeat(300));
     let found = mapper().path(&uri).unwrap();
     let name = &found.names[1];
-    assert!(found.uri_needed && name.len() <= NAME_MAX && name.ends_with(".pdf"), "{name}");
+    assert!(found.naming == Naming::Digest && name.len() <= NAME_MAX && name.ends_with(".pdf"), "{name}");
     assert!(is_long_form(name));
     let hash = Sha256::digest(uri.as_bytes()).iter().take(8).fold(String::new(), |s, b| format!("{s}{b:02x}"));
     assert!(name.contains(&format!("~{hash}.pdf")), "{name}");
@@ -87,7 +113,7 @@ fn long_names_are_cut_at_a_character_and_keep_their_extension() {
 fn a_name_that_looks_like_a_long_form_takes_one_of_its_own() {
     let uri = "https://source.example/a~0123456789abcdef.pdf";
     let found = mapper().path(uri).unwrap();
-    assert!(found.uri_needed && found.names[0].starts_with("a~0123456789abcdef~"), "{found}");
+    assert!(found.naming == Naming::Digest && found.names[0].starts_with("a~0123456789abcdef~"), "{found}");
 }
 
 #[test]
@@ -231,8 +257,9 @@ proptest! {
     fn the_mapping_is_stable_and_reversible(uri in nasty_uri()) {
         let found = mapper().path(&uri).unwrap();
         prop_assert_eq!(&mapper().path(&uri).unwrap(), &found);
-        if !found.uri_needed {
-            prop_assert_eq!(mapper().uri(&found.names), Some(uri));
+        match found.naming {
+            Naming::Encoded => prop_assert_eq!(mapper().uri(&found.names), Some(uri)),
+            Naming::Respelled | Naming::Digest => prop_assert_ne!(mapper().uri(&found.names), Some(uri)),
         }
     }
 
@@ -240,9 +267,14 @@ proptest! {
     fn two_uris_never_share_a_path(uris in prop::collection::vec(nasty_uri(), 2..400)) {
         let mut taken: HashMap<String, String> = HashMap::new();
         for uri in uris {
-            let found = path(&uri);
-            if let Some(other) = taken.insert(found.clone(), uri.clone()) {
-                prop_assert_eq!(other, uri, "both are {}", found);
+            let found = mapper().path(&uri).unwrap();
+            let mut names = found.to_string();
+            if taken.get(&names).is_some_and(|other| *other != uri) {
+                prop_assert!(found.naming != Naming::Digest, "{} and {:?} are both {}", uri, taken.get(&names), names);
+                names = found.above().join("/") + "/" + &found.apart(&uri);
+            }
+            if let Some(other) = taken.insert(names.clone(), uri.clone()) {
+                prop_assert_eq!(other, uri, "both are {}", names);
             }
         }
     }
@@ -271,7 +303,7 @@ fn authorities_are_compared_without_case_and_default_port() {
         assert_eq!(mapper.path("http://example.org/a/b").unwrap().names, ["a", "b"], "{base}");
         // Another spelling is another URI, at the same place.
         let other = mapper.path("HTTP://example.org:80/a/b").unwrap();
-        assert!(other.names[0] == "a" && other.names[1].starts_with("b~") && other.uri_needed, "{other:?}");
+        assert!(other.names == ["a", "b"] && other.naming == Naming::Respelled, "{other:?}");
         assert_eq!(mapper.path("http://example.org:8080/a").unwrap().names[0], "@example.org:8080");
     }
 }

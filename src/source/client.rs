@@ -1,5 +1,6 @@
 //! HTTP, with a deadline on everything.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -291,8 +292,7 @@ impl Client {
         if has_dot_segment(url) {
             return Err(bad("its path has a . or .. segment, which would be resolved on the way".to_owned()));
         }
-        // WHATWG takes a backslash for a slash; here it is a character like others.
-        let parsed = Url::parse(&url.replace('\\', "%5C")).map_err(|error| bad(error.to_string()))?;
+        let parsed = Url::parse(&with_escapes(url)).map_err(|error| bad(error.to_string()))?;
         if !matches!(parsed.scheme(), "http" | "https") {
             return Err(bad(format!("{} is neither http nor https", parsed.scheme())));
         }
@@ -332,9 +332,10 @@ impl Client {
         self.reach().permits(&url).await?;
         let host = host_of(&url);
         let timeout = asked.patience.unwrap_or_else(|| self.timeout());
+        let aside = asked.aside || asked.memento;
         // Somebody who waits tries all the same: the server may have meant one resource only.
         if asked.patience.is_none()
-            && let Some(wait) = self.pace.held(&host)
+            && let Some(wait) = self.pace.held(&host, aside)
         {
             if wait > MOST_PATIENCE {
                 return Err(SourceError::new(&url, Trouble::Status { code: 503, retry_after: Some(wait) }));
@@ -356,9 +357,7 @@ impl Client {
         };
         match &response {
             Ok(_) => self.pace.answered(&host),
-            Err(error) if error.trouble.is_away() && !asked.aside && !asked.memento => {
-                self.pace.failed(&host, began, &error.trouble)
-            }
+            Err(error) if error.trouble.is_away() && !aside => self.pace.failed(&host, began, &error.trouble),
             Err(_) => {}
         }
         let response = response?;
@@ -367,7 +366,7 @@ impl Client {
         let is_archived = asked.memento && response.headers().contains_key("memento-datetime");
         let is_busy = matches!(response.status().as_u16(), 429 | 503) && !is_archived;
         if let Some(wait) = retry_after(response.headers()).filter(|_| is_busy) {
-            self.pace.hold(&host, wait);
+            self.pace.hold(&host, aside, wait);
         }
         Ok(Answer {
             url,
@@ -570,7 +569,7 @@ fn judge(answer: Answer, asked: &Asked<'_>) -> Result<Answer> {
     let wanted = match status {
         StatusCode::OK => true,
         StatusCode::PARTIAL_CONTENT => asked.range.is_some(),
-        StatusCode::NOT_MODIFIED => asked.validators.is_some(),
+        StatusCode::NOT_MODIFIED if asked.validators.is_some() => true,
         _ => is_wanted_memento(&answer, asked),
     };
     if wanted {
@@ -721,6 +720,29 @@ impl Answer {
         }
         Ok(body)
     }
+}
+
+/// A URL with escapes for characters that no URI may hold and that the parser of WHATWG would take for something else: a backslash for a
+/// slash, line breaks and tabs for nothing, a `%` that begins no escape for itself.
+fn with_escapes(url: &str) -> Cow<'_, str> {
+    let is_escape =
+        |rest: &str| rest.as_bytes().get(1..3).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+    let needs = |(at, c): (usize, char)| match c {
+        '\\' | '\t' | '\n' | '\r' => true,
+        '%' => !is_escape(&url[at..]),
+        _ => false,
+    };
+    if !url.char_indices().any(needs) {
+        return Cow::Borrowed(url);
+    }
+    let mut text = String::with_capacity(url.len() + 8);
+    for (at, c) in url.char_indices() {
+        match needs((at, c)) {
+            true => text.push_str(&format!("%{:02X}", u32::from(c))),
+            false => text.push(c),
+        }
+    }
+    Cow::Owned(text)
 }
 
 /// Whether a path segment is `.` or `..`, in any spelling.

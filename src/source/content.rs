@@ -8,6 +8,7 @@ use sha1::Sha1;
 use sha2::{Digest as _, Sha256, Sha512};
 
 use super::client::{Answer, is_html};
+use super::compress;
 use super::error::Trouble;
 use crate::document::{Algorithm, Digest, Hashes};
 
@@ -287,6 +288,9 @@ pub fn decode(
             "br" => Box::new(brotli_decompressor::Decompressor::new(layers, 64 << 10)),
             "zstd" => {
                 Box::new(ruzstd::decoding::StreamingDecoder::new(layers).map_err(|error| bad(error.to_string()))?)
+            }
+            "compress" | "x-compress" => {
+                Box::new(compress::Decoder::new(layers).map_err(|error| bad(error.to_string()))?)
             }
             "deflate" => deflate(layers).map_err(|error| bad(error.to_string()))?,
             "identity" | "" => layers,

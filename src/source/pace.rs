@@ -25,13 +25,29 @@ pub(super) struct Pace {
 #[derive(Debug)]
 struct Host {
     gate: Gate,
+    /// Until when it wants to be left alone.
     not_before: Option<Instant>,
+    /// The same for archives on this host: a busy archive does not hold back requests for the Source's own resources.
+    not_before_aside: Option<Instant>,
     /// When it answered last.
     answered: Option<Instant>,
     /// How many requests it has not answered since.
     unanswered: u32,
     /// Until when it is taken to be down, and why.
     down: Option<(Instant, Trouble)>,
+}
+
+impl Host {
+    fn new(connections: usize) -> Self {
+        Self {
+            gate: Gate::new(connections),
+            not_before: None,
+            not_before_aside: None,
+            answered: None,
+            unanswered: 0,
+            down: None,
+        }
+    }
 }
 
 /// So many requests in a row that are not answered are no slow resources.
@@ -137,9 +153,7 @@ impl Pace {
             if hosts.len() > MOST_HOSTS {
                 hosts.retain(|_, host| host.gate.slots.available_permits() < connections);
             }
-            let new =
-                || Host { gate: Gate::new(connections), not_before: None, answered: None, unanswered: 0, down: None };
-            hosts.entry(host.to_owned()).or_insert_with(new).gate.clone()
+            hosts.entry(host.to_owned()).or_insert_with(|| Host::new(connections)).gate.clone()
         };
         let host = gate.enter(urgent).await?;
         Some(Permit { _host: Some(host), _all: self.all.clone().enter(urgent).await? })
@@ -151,11 +165,12 @@ impl Pace {
         Some(Permit { _host: None, _all: self.all.clone().enter(false).await? })
     }
 
-    /// The host asked to be left alone for so long.
-    pub(super) fn hold(&self, host: &str, wait: Duration) {
+    /// The host sent `Retry-After`, in the answer to a request for the Source's own resources, or for an archive's (`aside`).
+    pub(super) fn hold(&self, host: &str, aside: bool, wait: Duration) {
         let until = Instant::now() + wait.min(Duration::from_secs(3600));
         if let Some(host) = self.hosts.lock().unwrap_or_else(PoisonError::into_inner).get_mut(host) {
-            host.not_before = host.not_before.max(Some(until));
+            let moment = if aside { &mut host.not_before_aside } else { &mut host.not_before };
+            *moment = (*moment).max(Some(until));
         }
     }
 
@@ -187,10 +202,11 @@ impl Pace {
         (*until > Instant::now()).then(|| trouble.clone())
     }
 
-    /// How long the host still wants to be left alone.
-    pub(super) fn held(&self, host: &str) -> Option<Duration> {
+    /// The time that remains of `Retry-After`; for archives (`aside`), the longer of the two.
+    pub(super) fn held(&self, host: &str, aside: bool) -> Option<Duration> {
         let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        let until = hosts.get(host)?.not_before?;
+        let host = hosts.get(host)?;
+        let until = host.not_before.max(host.not_before_aside.filter(|_| aside))?;
         until.checked_duration_since(Instant::now())
     }
 

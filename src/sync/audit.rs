@@ -246,18 +246,20 @@ fn compare_document(
             continue;
         };
         audit.listed += 1;
-        let finding = |differences| Finding {
-            path: record.path.to_string(),
-            uri: Some(record.uri.clone()),
-            differences,
-            problem: None,
+        let (findings, differences) = match comparison.entry(&record, snapshot)? {
+            Compared::Same => continue,
+            Compared::Repeated => {
+                audit.listed -= 1;
+                continue;
+            }
+            Compared::Newer => {
+                audit.newer += 1;
+                continue;
+            }
+            Compared::Missing => (&mut audit.missing, Vec::new()),
+            Compared::Stale(differences) => (&mut audit.stale, differences),
         };
-        match comparison.entry(&record, snapshot)? {
-            Compared::Same => {}
-            Compared::Repeated => audit.listed -= 1,
-            Compared::Newer => audit.newer += 1,
-            Compared::Missing => audit.missing.add(finding(Vec::new())),
-            Compared::Stale(differences) => audit.stale.add(finding(differences)),
-        }
+        let path = comparison.path(&record)?;
+        findings.add(Finding { path, uri: Some(record.uri), differences, problem: None });
     }
 }

@@ -228,7 +228,7 @@ fn apply(
         // What moved from one to another may be in neither.
         let is_written = unseen.gone > 0
             && !accept_deletions
-            && transaction.waits(set.id, &state, unfinished.is_some(), editions::TIME_TO_WRITE)?;
+            && transaction.waits(set.id, &state, unfinished.is_some(), Snapshot::TO_WRITE)?;
         if is_written {
             status.error(&format!(
                 "{}: one of its documents is newer than what names it, and others are not: they may be being written; {} \

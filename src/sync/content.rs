@@ -25,8 +25,9 @@ use super::open_files::OpenFiles;
 use super::packages::Packages;
 use super::ranges::Ranges;
 use super::readahead::Readahead;
-use super::revalidate::{Revalidated, UnderWay, is_timeless, once};
+use super::revalidate::{Revalidated, is_timeless};
 use super::status::Status;
+use super::under_way::UnderWay;
 use super::{Config, Shared, Verify};
 use crate::bounds::Bounds;
 use crate::catalog::{Content, MemberRow, MemberState, Place, Pool, Stored, VersionRow};
@@ -182,8 +183,8 @@ impl Contents {
             reached: AtomicI64::new(0),
             patching: Arc::new(Semaphore::new(1)),
             flights: Mutex::new(HashMap::new()),
-            sizing: Mutex::new(HashMap::new()),
-            revalidating: Mutex::new(HashMap::new()),
+            sizing: UnderWay::default(),
+            revalidating: UnderWay::default(),
             failures: Mutex::new(LruCache::new(capacity(10_000))),
             revalidate: config.revalidate,
             fresh_since: AtomicI64::new(i64::MIN),
@@ -547,8 +548,7 @@ impl Contents {
     /// The size of a version, which is looked for once however many ask: a listing expects it, and `stat` waits for it.
     async fn find_size(self: &Arc<Self>, version: i64) -> Result<u64, Failure> {
         let looking = Arc::clone(self);
-        let found =
-            once(self, |contents| &contents.sizing, version, async move { looking.look_for_size(version).await });
+        let found = self.sizing.once(version, async move { looking.look_for_size(version).await });
         found.await.unwrap_or_else(|| Err(self.failed(version, "a bug ended the request; see the log".to_owned())))
     }
 

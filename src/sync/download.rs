@@ -115,7 +115,8 @@ impl Job<'_> {
         let bound = streamed_from(self.store, self.version).is_some();
         loop {
             let answer = self.client.ask(&self.place.url, &asked).await?;
-            if answer.status == 304 {
+            // An archived 304 is the answer to a request of the archive, not to this one.
+            if answer.status == 304 && self.place.memento.is_none() {
                 return Ok(None);
             }
             let (validators, media) = (answer.validators(), answer.media_type());

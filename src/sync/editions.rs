@@ -3,38 +3,67 @@
 //! A publisher rewrites an index and its parts one after the other, and a cache may keep some of them longer than others. An
 //! entry that moved from one part to another is then in neither of the two that were read.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use futures_util::StreamExt as _;
 use sha2::{Digest as _, Sha256};
 
-use super::lists::{Bringer, Got, Lists, Named};
+use super::lists::{Bringer, Got, Lists, Named, hex};
 use super::spooled::{OF_THE_REQUEST, Spooled, digest_entry};
-use crate::catalog::DocumentRow;
+use crate::catalog::{DocumentRow, Snapshot};
 use crate::document::{Datetime, Facts};
 use crate::source::{SourceError, Trouble, Validators};
 
-/// A part may give the time at which it was begun, and its index that at which it was written: so much lies between them.
-pub(super) const TIME_TO_WRITE: i64 = 600_000_000_000;
+/// The parts that an index lists, and their times, to detect that it has changed.
+#[derive(Debug)]
+pub(super) struct Outline {
+    /// Of their URLs, and of which times there are.
+    digest: Sha256,
+    /// The times of each.
+    times: Vec<i64>,
+    /// When the server answered.
+    date: Datetime,
+}
 
-/// Adds what an index says of a part to the digest of its entries.
-pub(super) fn digest_part(hasher: &mut Sha256, url: &str, facts: &Facts, date: Datetime) {
-    let of_the_request = i64::try_from(OF_THE_REQUEST.as_nanos()).unwrap_or(i64::MAX);
-    hasher.update(url);
-    for time in [facts.at, facts.completed, facts.lastmod] {
-        let time = time.filter(|time| time.nanos().abs_diff(date.nanos()) > of_the_request.unsigned_abs());
-        hasher.update(time.map_or(0, Datetime::nanos).to_le_bytes());
+impl Outline {
+    /// That of an index without entries.
+    pub(super) fn new(date: Datetime) -> Self {
+        Self { digest: Sha256::new(), times: Vec::new(), date }
     }
-    hasher.update([0]);
+
+    /// Adds a part.
+    pub(super) fn add(&mut self, url: &str, facts: &Facts) {
+        self.digest.update(url);
+        for time in [facts.at, facts.completed, facts.lastmod] {
+            self.digest.update([0, u8::from(time.is_some())]);
+            self.times.extend(time.map(Datetime::nanos));
+        }
+    }
+
+    /// Whether this is the same index, read again: each time is the same, or has moved as far as the time of the request, in whatever
+    /// zone it is written.
+    fn is_that_of(&self, before: &Self) -> bool {
+        let elapsed = self.date.nanos().saturating_sub(before.date.nanos());
+        let goes_along = |now: i64, then: i64| {
+            now.saturating_sub(then).abs_diff(elapsed) <= u64::try_from(OF_THE_REQUEST.as_nanos()).unwrap_or(u64::MAX)
+        };
+        self.digest.clone().finalize() == before.digest.clone().finalize()
+            && self.times.iter().zip(&before.times).all(|(now, then)| now == then || goes_along(*now, *then))
+    }
 }
 
 /// Why documents that were just downloaded are of different editions: their index, or one of them, has changed since, or is
 /// older than its index says. `None` if they are of one edition, as far as can be seen.
 pub(super) async fn mixed(bringer: &Bringer, lists: &Lists, named: &Named) -> Option<SourceError> {
     let differs = |url: &str, why: &str| Some(SourceError::new(url, Trouble::Mixed(why.to_owned())));
+    // Times that move with the request do not date a part.
+    let mut of_the_request = HashSet::new();
     for (url, before) in &named.indexes {
         match bringer.get(url, 0, None).await {
-            Ok(Got::Index { digest, .. }) if digest == *before => {}
+            Ok(Got::Index { outline, parts, .. }) if outline.is_that_of(before) => {
+                let moved = parts.into_iter().filter(|part| named.at.get(&part.url).copied() != part.at);
+                of_the_request.extend(moved.map(|part| part.url));
+            }
             Ok(_) => return differs(url, "the index has changed while its parts were read"),
             Err(error) => return Some(error),
         }
@@ -43,8 +72,10 @@ pub(super) async fn mixed(bringer: &Bringer, lists: &Lists, named: &Named) -> Op
     if lists.read.is_empty() || rows().count() < 2 {
         return None;
     }
-    let is_earlier = |(own, named): (Datetime, Datetime)| own.nanos().saturating_add(TIME_TO_WRITE) < named.nanos();
-    let own_at = |row: &DocumentRow| row.at.zip(named.at.get(&row.url).copied());
+    let is_earlier =
+        |(own, named): (Datetime, Datetime)| own.nanos().saturating_add(Snapshot::TO_WRITE) < named.nanos();
+    let named_at = |url: &str| named.at.get(url).copied().filter(|_| !of_the_request.contains(url));
+    let own_at = |row: &DocumentRow| row.at.zip(named_at(&row.url));
     if let Some(row) = rows().find(|row| own_at(row).is_some_and(is_earlier)) {
         return differs(
             &row.url,
@@ -83,7 +114,7 @@ pub(super) fn unfinished(lists: &Lists, named: &Named, before: &[DocumentRow]) -
         .chain(&lists.unchanged)
         .map(|row| (row.url.as_str(), row))
         .collect();
-    let is_later = |own: Datetime, other: Datetime| own.nanos() > other.nanos().saturating_add(TIME_TO_WRITE);
+    let is_later = |own: Datetime, other: Datetime| own.nanos() > other.nanos().saturating_add(Snapshot::TO_WRITE);
     let of_index = lists.indexes.iter().filter_map(|row| row.at).max();
     // An index that was not sent again says what it said when its parts were as they were then.
     let before = before.iter().filter(|_| named.indexes.is_empty()).map(|row| (row.url.as_str(), row.at));
@@ -105,12 +136,13 @@ pub(super) fn unfinished(lists: &Lists, named: &Named, before: &[DocumentRow]) -
 /// What tells one state of a list from the next: its parts, and the edition of what names them.
 pub(super) fn state(lists: &Lists) -> String {
     let rows = lists.read.iter().map(|document| &document.row).chain(&lists.unchanged);
-    let parts = rows.map(|row| row.url.clone());
+    // Pages have no index whose edition tells theirs.
+    let paged = lists.indexes.is_empty();
+    let parts = rows.map(|row| if paged { format!("{} {:?}", row.url, row.at) } else { row.url.clone() });
     let mut all: Vec<String> =
         parts.chain(lists.indexes.iter().map(|row| format!("{} {:?}", row.url, row.at))).collect();
     all.sort_unstable();
-    let digest: [u8; 32] = Sha256::digest(all.join("\n")).into();
-    digest.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+    hex(&Sha256::digest(all.join("\n")))
 }
 
 /// What a document is now.

@@ -464,7 +464,8 @@ impl Walk<'_> {
             .enumerate()
             .filter(|(place, part)| {
                 let Some(covered) = self.covered else { return true };
-                let next = starts.get(place + 1).copied().flatten();
+                // Lists may stay open and all have the `from` of the first one; then the next `from` is not the end of this list.
+                let next = starts.get(place + 1).copied().flatten().filter(|next| part.from < Some(*next));
                 part.until.or(next).is_none_or(|until| until >= covered)
             })
             .map(|(_, part)| part)
@@ -516,7 +517,10 @@ impl Walk<'_> {
         let whole = self.failure.is_none();
         let begins = |document: &Spooled| document.about.from.or(document.about.oldest);
         match self.documents.iter().all(|document| begins(document).is_some()) {
-            true => self.documents.sort_by_key(begins),
+            true => {
+                self.documents
+                    .sort_by_key(|document| (begins(document), place(&document.row.url).unwrap_or(usize::MAX)));
+            }
             // One that the index does not name yet is the newest.
             false => self.documents.sort_by_key(|document| place(&document.row.url).unwrap_or(usize::MAX)),
         }

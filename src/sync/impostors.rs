@@ -34,6 +34,7 @@ impl Contents {
         Err(SourceError::new(&place.url, trouble))
     }
 
+    /// Why this is not what was listed. What cannot be read of the cache or the catalog now is reported where it is read.
     fn in_place_of(&self, row: &VersionRow, listed: &Expected, sha256: &[u8; 32]) -> Option<Trouble> {
         let mut start = Vec::new();
         self.store.object(sha256).ok()?.take(1024).read_to_end(&mut start).ok()?;

@@ -12,12 +12,13 @@ use sha2::{Digest as _, Sha256};
 use tempfile::NamedTempFile;
 use url::Url;
 
+use super::editions::Outline;
 use super::spooled::{About, Spooled};
 use super::status::Status;
 use super::{editions, priority};
 use crate::bounds::{self, Beyond, Bounds};
 use crate::catalog::{CatalogError, DocumentRow, Record, Transaction};
-use crate::document::{Capability, Change, Datetime, Entry, Facts, Head, Kind, Limits, Reader, Warnings};
+use crate::document::{Capability, Change, Datetime, Dialect, Entry, Facts, Head, Kind, Limits, Reader, Warnings};
 use crate::path::Mapper;
 use crate::source::{Asked, Client, SourceError, Trouble, Validators};
 use crate::store::{self, Store};
@@ -66,7 +67,7 @@ impl Lists {
                     store::hash(&mut std::fs::File::open(&document.path).ok()?, &mut hasher).ok()?;
                 }
                 let digest: [u8; 32] = hasher.finalize().into();
-                Some(digest.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}")))
+                Some(hex(&digest))
             }
         }
     }
@@ -76,6 +77,11 @@ impl Lists {
         let read = self.read.iter().map(|document| document.row.url.as_str());
         read.chain(self.indexes.iter().chain(&self.unchanged).map(|row| row.url.as_str())).collect()
     }
+}
+
+/// Bytes in hexadecimal.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
 /// How many entries a step may still read, of all its documents together.
@@ -125,8 +131,8 @@ pub(super) struct Part {
 /// What the indexes of a list name, to compare editions.
 #[derive(Debug, Default)]
 pub(super) struct Named {
-    /// The URL of each index that was read, and the digest of its entries.
-    pub(super) indexes: Vec<(String, [u8; 32])>,
+    /// The URL of each index that was read, and its parts.
+    pub(super) indexes: Vec<(String, Outline)>,
     /// The `at` that an index gives for a part.
     pub(super) at: HashMap<String, Datetime>,
 }
@@ -139,7 +145,7 @@ pub(super) enum Got {
     Index {
         row: DocumentRow,
         parts: Vec<Part>,
-        digest: [u8; 32],
+        outline: Outline,
         /// Whether it is an archive of what was asked for.
         archive: bool,
         about: Box<About>,
@@ -234,9 +240,9 @@ async fn once(bringer: &Bringer, roots: &[String], known: &[DocumentRow]) -> (Li
                 lists.unchanged.push(row);
                 next.into_iter().collect()
             }
-            Ok(Got::Index { row, parts, digest, .. }) => {
+            Ok(Got::Index { row, parts, outline, .. }) => {
                 let at = row.at;
-                named.indexes.push((url.clone(), digest));
+                named.indexes.push((url.clone(), outline));
                 named.at.extend(parts.iter().filter_map(|part| Some((part.url.clone(), part.at?))));
                 lists.indexes.push(row);
                 let wanted = |part: Part| Wanted { url: part.url, depth: depth + 1, inherited: part.at.or(at) };
@@ -506,6 +512,11 @@ fn inspect(body: Body, url: String, depth: usize, bringer: &Bringer) -> Result<G
         true => whole_head(File::open(&path).map_err(disk)?, charset.as_deref(), &url, limits, &bringer.status)?,
         false => reader.head().clone(),
     };
+    let dialect = head.dialect;
+    if dialect == Dialect::V0_1 && reader.head().dialect != dialect {
+        let again = File::open(&path).map_err(disk)?;
+        reader = Reader::open_as(dialect, charset.as_deref(), again, &url, limits).map_err(unreadable)?;
+    }
     let mut warnings = Warnings::default();
     let facts = Facts::of_attributes(&head.md, 0, &mut warnings);
     for warning in warnings.lines() {
@@ -550,14 +561,14 @@ fn inspect(body: Body, url: String, depth: usize, bringer: &Bringer) -> Result<G
             }
         }
         let document = Spooled::new(row, base, path, about, bringer.bounds, bringer.prefer.clone());
-        return Ok(Got::List(Box::new(Spooled { charset, date, ..document })));
+        return Ok(Got::List(Box::new(Spooled { charset, dialect, date, ..document })));
     }
     if head.kind == Kind::UrlSet && !archive {
         bringer.status.warning(&format!("{url}: an index written as urlset; its entries are taken as lists"));
     }
     row.next = None;
     row.entries = INDEX;
-    let (mut parts, mut hasher) = (Vec::new(), Sha256::new());
+    let (mut parts, mut outline) = (Vec::new(), Outline::new(date));
     while let Some(entry) = first {
         match base.join(&entry.loc) {
             Ok(child) if child == base => {}
@@ -565,7 +576,7 @@ fn inspect(body: Body, url: String, depth: usize, bringer: &Bringer) -> Result<G
                 let facts = Facts::of_entry(&entry, reader.warnings_mut());
                 let Facts { at, from, until, .. } = facts;
                 // Not its bytes: those may differ by the time at which they were compressed.
-                editions::digest_part(&mut hasher, child.as_str(), &facts, date);
+                outline.add(child.as_str(), &facts);
                 parts.push(Part { url: child.to_string(), at, from, until });
             }
             Err(error) => bringer.status.warning(&format!("{url}, line {}: {:?}: {error}", entry.line, entry.loc)),
@@ -579,8 +590,7 @@ fn inspect(body: Body, url: String, depth: usize, bringer: &Bringer) -> Result<G
     for warning in reader.warnings().lines() {
         bringer.status.warning(&format!("{url}: {warning}"));
     }
-    let digest = hasher.finalize().into();
-    Ok(Got::Index { row, parts, digest, archive, about: Box::new(about) })
+    Ok(Got::Index { row, parts, outline, archive, about: Box::new(about) })
 }
 
 /// The head of a document that may have its `rs:md` after entries.

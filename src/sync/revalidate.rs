@@ -1,12 +1,9 @@
 //! Content that nothing which the Source lists tells from its next edition: neither a hash nor a time of modification. When it is
 //! opened, and was not looked at for `revalidate=`, its server is asked whether it has changed; new bytes are a new version.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
-
-use tokio::sync::OnceCell;
 
 use super::Verify;
 use super::content::{Contents, Flight, expected, locked, represented};
@@ -18,9 +15,6 @@ use crate::source::Validators;
 
 /// The part of `timeout` that an answer to open waits.
 const SHARE: f32 = 0.4;
-
-/// What is being done for versions.
-pub(super) type UnderWay<T> = Mutex<HashMap<i64, Arc<OnceCell<T>>>>;
 
 /// What became of content that was asked for again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,8 +73,7 @@ impl Contents {
     /// One asking at a time for a version; it goes on if nobody waits for it any more.
     pub(super) async fn revalidate(self: &Arc<Self>, version: i64) -> Revalidated {
         let asking = Arc::clone(self);
-        let asked =
-            once(self, |contents| &contents.revalidating, version, async move { asking.ask_again(version).await });
+        let asked = self.revalidating.once(version, async move { asking.ask_again(version).await });
         asked.await.unwrap_or_else(|| Revalidated::Unknown("a bug ended the request; see the log".to_owned()))
     }
 
@@ -94,6 +87,7 @@ impl Contents {
     async fn ask_again(self: &Arc<Self>, version: i64) -> Revalidated {
         let Ok(Some(row)) = self.row(version) else { return Revalidated::Current };
         let Some(content) = self.content_of(&row).filter(|_| is_timeless(&row)) else { return Revalidated::Current };
+        // Where that cannot be asked of the catalog, all of it comes again.
         let before = self.readers.ask(|reader| reader.known_content(version)).ok().flatten();
         let known = before
             .map(|known| Validators { etag: known.etag, last_modified: known.last_modified, settled: true })
@@ -158,27 +152,6 @@ impl Contents {
         locked(&self.checked).put(version, known.checked);
         self.ledger.checked(version, known);
     }
-}
-
-/// Does something once for a version however many ask for it at the same time, and whether they go on waiting or not; `None` if it
-/// panics.
-pub(super) async fn once<T: Clone + Send + Sync + 'static>(
-    contents: &Arc<Contents>,
-    under_way: fn(&Contents) -> &UnderWay<T>,
-    version: i64,
-    work: impl Future<Output = T> + Send + 'static,
-) -> Option<T> {
-    let contents = Arc::clone(contents);
-    let cell = Arc::clone(locked(under_way(&contents)).entry(version).or_default());
-    let task = tokio::spawn(async move {
-        let done = cell.get_or_init(|| work).await.clone();
-        let mut known = locked(under_way(&contents));
-        if known.get(&version).is_some_and(|known| Arc::ptr_eq(known, &cell)) {
-            known.remove(&version);
-        }
-        done
-    });
-    task.await.ok()
 }
 
 fn known_content(validators: Validators, media: Option<String>) -> KnownContent {

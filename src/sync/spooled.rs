@@ -12,7 +12,7 @@ use url::Url;
 use super::packages::Package;
 use crate::bounds::Bounds;
 use crate::catalog::DocumentRow;
-use crate::document::{Attributes, Datetime, DocumentError, Entry, Facts, Head, Limits, Reader, Warnings};
+use crate::document::{Attributes, Datetime, Dialect, DocumentError, Entry, Facts, Head, Limits, Reader, Warnings};
 
 /// A time in a document that is less than this away from the time of the answer is that of the request: it tells no edition from
 /// another, and an interval that ends then is open.
@@ -30,6 +30,8 @@ pub(super) struct Spooled {
     pub(super) pages: Vec<Page>,
     /// The encoding that its server names (the `charset` of `Content-Type`).
     pub(super) charset: Option<String>,
+    /// The dialect that it was found to be of.
+    pub(super) dialect: Dialect,
     /// When the server answered.
     pub(super) date: Datetime,
     /// The `at` of the index that names it, or of the page before it.
@@ -50,6 +52,7 @@ pub(super) struct Spooled {
 pub(super) struct Page {
     pub(super) path: TempPath,
     pub(super) charset: Option<String>,
+    pub(super) dialect: Dialect,
     pub(super) base: Url,
 }
 
@@ -69,6 +72,7 @@ impl Spooled {
             path,
             pages: Vec::new(),
             charset: None,
+            dialect: Dialect::Sitemap,
             date: Datetime::now(),
             inherited_at: None,
             package: None,
@@ -84,7 +88,7 @@ impl Spooled {
     /// # Errors
     /// As [`Reader::open`], and if its file cannot be opened.
     pub(super) fn entries(&self, name: &str) -> Result<Entries<'_>, DocumentError> {
-        let reader = open(&self.path, self.charset.as_deref(), name, &self.bounds)?;
+        let reader = open(&self.path, (self.dialect, self.charset.as_deref()), name, &self.bounds)?;
         Ok(Entries { document: self, name: name.to_owned(), reader, page: 0, consumed: 0 })
     }
 
@@ -95,7 +99,7 @@ impl Spooled {
 
     /// Appends the pages of `next`, which continues it.
     pub(super) fn append(&mut self, next: Self) {
-        self.pages.push(Page { path: next.path, charset: next.charset, base: next.base });
+        self.pages.push(Page { path: next.path, charset: next.charset, dialect: next.dialect, base: next.base });
         self.pages.extend(next.pages);
         self.about.next = next.about.next;
         self.about.until = self.about.until.or(next.about.until);
@@ -106,14 +110,21 @@ impl Spooled {
     }
 }
 
-fn open(path: &Path, charset: Option<&str>, name: &str, bounds: &Bounds) -> Result<Reader<'static>, DocumentError> {
+fn open(
+    path: &Path,
+    (dialect, charset): (Dialect, Option<&str>),
+    name: &str,
+    bounds: &Bounds,
+) -> Result<Reader<'static>, DocumentError> {
     let failed = |error: std::io::Error| DocumentError {
         url: name.to_owned(),
         line: 1,
         column: 1,
         problem: format!("opening its downloaded copy: {error}"),
     };
-    Reader::open_in(charset, File::open(path).map_err(failed)?, name, Limits::of(bounds))
+    // The reader detects all other dialects before the first element that depends on them.
+    let dialect = if dialect == Dialect::V0_1 { dialect } else { Dialect::Sitemap };
+    Reader::open_as(dialect, charset, File::open(path).map_err(failed)?, name, Limits::of(bounds))
 }
 
 /// The entries of a document, page after page. Relative references of links are resolved against the page they are in.
@@ -139,7 +150,8 @@ impl Entries<'_> {
                 return Ok(Some(entry.resolved(self.base())));
             }
             let Some(page) = self.document.pages.get(self.page) else { return Ok(None) };
-            let mut next = open(&page.path, page.charset.as_deref(), &self.name, &self.document.bounds)?;
+            let mut next =
+                open(&page.path, (page.dialect, page.charset.as_deref()), &self.name, &self.document.bounds)?;
             self.page += 1;
             self.consumed += self.reader.consumed();
             let mut warnings = std::mem::take(self.reader.warnings_mut());

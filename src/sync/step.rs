@@ -150,10 +150,11 @@ impl<'s, 'w> Step<'s, 'w> {
                 true => (entry.without_bytes(), Facts { length: None, hashes: Hashes::default(), ..facts }),
                 false => (entry, facts),
             };
+            // An entry that cannot be used has been read, too.
+            last = last.max(own);
             let Some((record, how)) = self.record(document, &entry, &facts, moment, own.is_some(), warnings) else {
                 return Ok(());
             };
-            last = last.max(own);
             earliest = earliest.max(own.or(plausible));
             // What the edition before did not have has happened, however much it looks like a change that is known.
             let is_new = survey.done + number > survey.new_from && own.is_none();

@@ -98,7 +98,7 @@ fn path(data: &[u8]) {
             "{name:?}"
         );
     }
-    if !found.uri_needed {
-        assert_eq!(mapper.uri(&found.names).as_deref(), Some(uri));
-    }
+    assert_eq!(mapper.uri(&found.names).as_deref() == Some(uri), !found.needs_uri());
+    let apart = found.apart(uri);
+    assert!(apart.len() <= 255 && !apart.contains(['/', '\0']), "{apart:?}");
 }
