@@ -10,7 +10,7 @@ use std::io::Read as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use support::changes::{Source, agrees, at, change, change_index, change_list, link, mounted, told};
+use support::changes::{Source, agrees, at, change, change_index, change_list, link, mounted, next_second, told};
 use support::server::{Reply, Request, Server};
 use support::{Mirror, document, entry, facts_of, output, resource_list, run, text};
 
@@ -923,12 +923,15 @@ fn a_change_list_that_is_gone_is_not_taken_for_no_change() {
     }
     source.changes(&both);
     is_complete(&mirror, &source);
-    // A list that is newer than what was followed knows of all of it; but it is asked when the other is not there once more, which
-    // would tell each version.
+    // A list of before that was noticed need not have all that was told until then; one of after it has. It is read when the other
+    // is not there once more, which would tell each version.
     source.server.remove("/changelist.xml");
     source.put("/c", b"c");
     source.list(30);
     is_behind(&mirror);
+    is_behind(&mirror);
+    assert_eq!(mirror.files(), ["a", "b", "c"]);
+    source.list(next_second());
     is_complete(&mirror, &source);
     is_complete(&mirror, &source);
 }
@@ -953,6 +956,35 @@ fn a_change_list_that_is_broken_for_one_look_loses_no_version() {
     assert_eq!(versions(&mirror), 4);
 }
 
+#[test]
+fn no_list_makes_up_for_a_change_list_that_cannot_be_read() {
+    let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+    source.changes("");
+    let mirror = mounted(&source);
+    for broken in ["<urlset", "<!DOCTYPE html><html><body>Sorry</body></html>"] {
+        source.server.file("/changelist.xml", broken);
+        is_behind(&mirror);
+        source.put("/a", broken.as_bytes());
+        source.list(next_second());
+        // The tree is as the list has it, and what was told since is not known.
+        is_behind(&mirror);
+        agrees(&mirror, &source);
+        let status = mirror.status();
+        assert!(status["errors"].to_string().contains("is not known until it can be read"), "{status:#}");
+    }
+    let last = source.does("created", "/b", next_second(), "b");
+    source.changes(&last);
+    is_complete(&mirror, &source);
+    // Nor does one for what could never be read.
+    let source = Source::start(&[("/a", "a")], &["changelist"]);
+    source.server.file("/changelist.xml", "<urlset");
+    let mirror = mounted(&source);
+    agrees(&mirror, &source);
+    assert_eq!(mirror.status()["state"], "partial");
+    source.changes("");
+    is_complete(&mirror, &source);
+}
+
 /// Refreshes what cannot be in step.
 fn is_behind(mirror: &Mirror) {
     let said = run(&["refresh", &mirror.directory.to_string_lossy()]);
@@ -970,16 +1002,19 @@ fn is_complete(mirror: &Mirror, source: &Source) {
 fn a_change_list_that_is_gone_with_its_first_change_is_missed() {
     let mut source = Source::start(&[("/a", "a")], &["changelist"]);
     source.changes("");
+    // A list that is newer than the last change that was told has none of those that were told since it was read.
+    source.list(10);
     let mirror = mounted(&source);
     source.server.remove("/changelist.xml");
     is_behind(&mirror);
+    is_behind(&mirror);
     source.put("/b", b"b");
-    source.list(10);
+    source.list(next_second());
     is_complete(&mirror, &source);
     // It is not missed any more.
     is_complete(&mirror, &source);
     // Nor is one that is not offered any more, once there is a newer list.
-    let third = source.does("created", "/c", 20, "c");
+    let third = source.does("created", "/c", next_second(), "c");
     source.changes(&third);
     is_complete(&mirror, &source);
     let only = support::capability(&source.url("/resourcelist.xml"), "resourcelist");
@@ -988,7 +1023,7 @@ fn a_change_list_that_is_gone_with_its_first_change_is_missed() {
     is_behind(&mirror);
     is_behind(&mirror);
     source.put("/d", b"d");
-    source.list(30);
+    source.list(next_second());
     is_complete(&mirror, &source);
     let audit = run(&["audit", &mirror.directory.to_string_lossy()]);
     assert!(audit.status.success(), "{}", text(&audit));
@@ -1037,11 +1072,11 @@ fn one_of_two_change_lists_that_is_gone_is_not_taken_for_no_change() {
     source.server.remove("/more.xml");
     is_behind(&mirror);
     source.put("/b", b"b, once more");
-    source.list(20);
+    source.list(next_second());
     is_complete(&mirror, &source);
     // So does the one after that.
     source.put("/b", b"b, for the last time");
-    source.list(30);
+    source.list(next_second());
     is_complete(&mirror, &source);
 }
 

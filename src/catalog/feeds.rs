@@ -98,6 +98,8 @@ pub struct Feed {
     /// Since then, by the Source's clock, changes may be missing that came before those that it lists, until a newer list of
     /// resources makes up for them.
     pub lost: Option<Datetime>,
+    /// Since when it has been gone, by our clock: the first request that it was not there for.
+    pub missed: Option<Datetime>,
     /// Why it could not be followed to its end.
     pub failure: Option<String>,
 }
@@ -130,6 +132,7 @@ impl Feed {
             read: Vec::new(),
             edition: Edition::default(),
             lost: None,
+            missed: None,
             failure: None,
         }
     }
@@ -176,7 +179,7 @@ impl Tally {
 }
 
 const FEED: &str = "root, capability, url, etag, last_modified, above, cursor, read, failure, until, beside, \
-    beside_etag, beside_last_modified, edition, lost, edition_url";
+    beside_etag, beside_last_modified, edition, lost, edition_url, missed";
 
 fn digests(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks_exact(8).filter_map(|digest| digest.try_into().ok()).map(u64::from_le_bytes).collect()
@@ -204,6 +207,7 @@ fn feed(row: &Row<'_>) -> rusqlite::Result<Feed> {
             url: row.get::<_, Option<String>>(15)?.unwrap_or_default(),
         },
         lost: row.get::<_, Option<i64>>(14)?.map(Datetime::from_nanos),
+        missed: row.get::<_, Option<i64>>(16)?.map(Datetime::from_nanos),
     })
 }
 
@@ -312,8 +316,8 @@ impl Transaction<'_> {
             .prepare_cached(
                 "INSERT OR REPLACE INTO feed (rset, root, capability, url, etag, last_modified, above, cursor, read,
                      failure, until, beside, beside_etag, beside_last_modified, edition,
-                     lost, edition_url)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
+                     lost, edition_url, missed)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
             )?
             .execute(params![
                 rset,
@@ -332,7 +336,8 @@ impl Transaction<'_> {
                 beside.and_then(|beside| beside.last_modified.as_ref()),
                 feed.edition.entries.iter().flat_map(|digest| digest.to_le_bytes()).collect::<Vec<u8>>(),
                 feed.lost.map(Datetime::nanos),
-                feed.edition.url
+                feed.edition.url,
+                feed.missed.map(Datetime::nanos)
             ])?;
         Ok(())
     }

@@ -8,7 +8,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::{CatalogError, ROOT};
 
 /// Each step brings a database of that number to the next; a new one goes through all of them.
-const STEPS: [&str; 12] = ["
+const STEPS: [&str; 13] = ["
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
     -- A set of resources: one Capability List, or one list where there is none.
@@ -363,6 +363,8 @@ const STEPS: [&str; 12] = ["
         BEGIN DELETE FROM validators WHERE version = OLD.id; END;
     INSERT INTO meta (key, value) SELECT 'timeless', 'yes'
         WHERE EXISTS (SELECT 1 FROM version WHERE until IS NULL AND dated != 1 AND hashes IS NULL);
+", "
+    ALTER TABLE feed ADD COLUMN missed INTEGER;     -- since when it has been gone, by our clock
 "];
 
 /// The size of a page in bytes. With 4 KiB, 3.77 million rows took a tenth longer to write; with 16 KiB a twentieth less,

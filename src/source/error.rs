@@ -179,6 +179,12 @@ impl Trouble {
         matches!(self, Self::WrongLength { .. } | Self::WrongHash { .. } | Self::Status { code: 404 | 410, .. })
     }
 
+    /// Whether the server says that there is no such thing.
+    #[must_use]
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::Status { code: 404 | 410, .. })
+    }
+
     /// Whether the Source as a whole is away, rather than this one thing.
     #[must_use]
     pub fn is_away(&self) -> bool {

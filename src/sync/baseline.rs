@@ -272,6 +272,8 @@ fn apply(
     summary.partial = !complete;
     let state = match (held, complete) {
         (Some(_), _) => SetState::Held,
+        // What was missing is missing still, where no newer list was read.
+        (None, true) if set.state == SetState::Gap && !read_some => SetState::Gap,
         (None, true) => SetState::Complete,
         (None, false) => SetState::Partial,
     };

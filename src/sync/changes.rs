@@ -116,7 +116,7 @@ pub(super) async fn bring(
     let moved = Some(&gone_roots).filter(|gone| gone.len() == 1 && roots.len() == 1).map(|gone| gone[0]);
     // What is missed stays so when it is not offered any more.
     let missed = gone_roots.iter().filter(|feed| feed.failure.is_some() && moved.is_none());
-    let mut gone = Gone { feeds: missed.map(|feed| (*feed).clone()).collect(), unknown: false };
+    let mut gone = Gone { feeds: missed.map(|feed| (*feed).clone()).collect(), ..Gone::default() };
     let kept: Vec<String> = roots.iter().chain(gone.feeds.iter().map(|feed| &feed.root)).cloned().collect();
     let mut left = Vec::new();
     let budget = Budget::new(&engine.config.bounds);
@@ -134,9 +134,10 @@ pub(super) async fn bring(
             Ok(Followed::Changed(chain)) => left.push(survey(*chain, set.cursor, &budget).await?),
             Err(error) if feeds::is_gone(&error) => {
                 engine.status().warning(&format!("{error}; there are only the lists to tell what it would"));
-                match before {
-                    Some(before) => gone.feeds.push(before.clone()),
-                    None => gone.unknown = true,
+                match (before, error.trouble.is_missing()) {
+                    (Some(before), true) => gone.feeds.push(before.clone()),
+                    (None, true) => gone.unknown = true,
+                    (_, false) => gone.unreadable.push((feed, error)),
                 }
             }
             Err(error) => errors.push(error),
@@ -512,7 +513,7 @@ fn apply(
         } else if hole.is_none() {
             feed.cursor = feed.cursor.max(until);
         }
-        feed.failure = failure;
+        (feed.failure, feed.missed) = (failure, None);
         if let Some((covered, from)) = hole.map(Hole::ends) {
             step.transaction.put_gap(set.id, covered, from)?;
         }

@@ -134,9 +134,9 @@ fn conditional(url: &str, etag: Option<&String>, last_modified: Option<&String>)
     }
 }
 
-/// Whether a server says that something is not there, rather than that it is ill.
+/// Whether what is asked for is not there, or something else is in its place, rather than that the server is ill.
 pub(super) fn is_gone(error: &SourceError) -> bool {
-    matches!(error.trouble, Trouble::Status { code: 404 | 410, .. } | Trouble::Nowhere(_))
+    error.trouble.is_missing() || matches!(error.trouble, Trouble::Nowhere(_))
 }
 
 /// Whether a document may be there again a moment later.

@@ -1,45 +1,71 @@
-//! Changes that were followed and are not there any more: what is missed until lists make up for them.
+//! Changes that were followed, or are offered, and cannot be read: what is missed until lists make up for them.
 
 use std::sync::Arc;
 
 use super::baseline::Edition;
 use super::{Engine, SyncError};
 use crate::catalog::{Feed, SetRow};
+use crate::document::Datetime;
+use crate::source::SourceError;
 
 /// What the Source offers to tell, and does not.
 #[derive(Debug, Default)]
 pub(super) struct Gone {
-    /// What was followed.
+    /// What was followed, and is not there any more.
     pub(super) feeds: Vec<Feed>,
+    /// What is there, and cannot be read, and why: no list makes up for changes that are published after it.
+    pub(super) unreadable: Vec<(Feed, SourceError)>,
     /// Whether there is one that was not followed, or is not missed any more: lists alone tell what it would.
     pub(super) unknown: bool,
 }
 
-/// Goes on without changes that were followed and are gone. Lists that are newer make up for them, and they are forgotten;
-/// until there are such, something may be missing: true, and it is kept why.
+impl Gone {
+    /// Whether lists are to be read. What is gone or broken for one look may be there with the next, and tell each version; lists
+    /// tell the newest alone.
+    pub(super) fn wants_lists(&self) -> bool {
+        let unreadable = self.unreadable.iter().map(|(feed, _)| feed);
+        self.unknown || self.feeds.iter().chain(unreadable).any(|feed| feed.failure.is_some())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.feeds.is_empty() && self.unreadable.is_empty()
+    }
+}
+
+/// Goes on without changes that are gone. Lists that were made after that was noticed make up for them, and they are forgotten: what
+/// they told before, such lists have. Until there are such, something may be missing: true, and it is kept why.
 pub(super) async fn without(
     engine: &Arc<Engine>,
     set: &SetRow,
-    gone: Vec<Feed>,
+    gone: Gone,
     edition: Option<Edition>,
 ) -> Result<bool, SyncError> {
-    let (made_up, missing): (Vec<Feed>, Vec<Feed>) = gone.into_iter().partition(|feed| {
-        let known = set.at.map(|at| Edition { at: Some(at) }).filter(|_| feed.cursor.is_some());
-        [edition, known].into_iter().flatten().any(|edition| edition.is_after(feed.cursor))
+    let now = Datetime::now();
+    let (made_up, missing): (Vec<Feed>, Vec<Feed>) = gone.feeds.into_iter().partition(|feed| {
+        let known = set.at.map(|at| Edition { at: Some(at) });
+        [edition, known].into_iter().flatten().any(|edition| edition.is_after(feed.missed.or(Some(now))))
     });
-    let why = |feed: &Feed| {
+    let missing = missing.into_iter().map(|feed| {
+        let missed = feed.missed.unwrap_or(now);
         let cursor = feed.cursor.map(|cursor| format!(", which was followed up to {cursor}")).unwrap_or_default();
-        format!(
-            "{}{cursor}, is not there any more, and the lists are no newer: what has changed since is not known",
+        let why = format!(
+            "{}{cursor}, is not there any more (noticed at {missed}), and the lists are no newer: what has changed since is \
+             not known",
             feed.root
-        )
-    };
-    missing.iter().for_each(|feed| engine.status().error(&why(feed)));
+        );
+        (Feed { missed: Some(missed), ..feed }, why)
+    });
+    let unreadable = gone.unreadable.into_iter().map(|(feed, error)| {
+        let why = format!("{error}; what it tells is not known until it can be read");
+        (Feed { missed: None, ..feed }, why)
+    });
+    let missing: Vec<(Feed, String)> = missing.chain(unreadable).collect();
+    missing.iter().for_each(|(_, why)| engine.status().error(why));
     let behind = !missing.is_empty();
     let unsaid: Vec<Feed> = missing
         .into_iter()
-        .filter(|feed| feed.failure.as_ref() != Some(&why(feed)))
-        .map(|feed| Feed { failure: Some(why(&feed)), ..feed })
+        .filter(|(feed, why)| feed.failure.as_ref() != Some(why))
+        .map(|(feed, why)| Feed { failure: Some(why), ..feed })
         .collect();
     if !made_up.is_empty() || !unsaid.is_empty() {
         let id = set.id;

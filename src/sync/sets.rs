@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use super::changes::{self, Outcome};
 use super::feeds::{self, Look};
-use super::{Announced, Engine, Summary, SyncError, Trigger, baseline, gone};
+use super::gone::{self, Gone};
+use super::{Announced, Engine, Summary, SyncError, Trigger, baseline};
 use crate::catalog::{Offer, SetRow, SetState, SyncResult};
 use crate::document::{Capability, Datetime};
 use crate::path::set_labels;
@@ -149,14 +150,9 @@ async fn one(
             Err(error) => return Err(error),
         }
     }
-    // What was missing is missing still, where no newer list was read, and nothing tells of it.
-    let was_gap = row.state == SetState::Gap && edition.is_none();
-    let mut row = reload(engine, row)?;
-    if was_gap && row.state == SetState::Complete {
-        row.state = SetState::Gap;
-    }
+    let row = reload(engine, row)?;
     if !offers_changes {
-        summary.partial |= gone::without(engine, &row, known, edition).await?;
+        summary.partial |= gone::without(engine, &row, Gone { feeds: known, ..Gone::default() }, edition).await?;
         return Ok(Some(summary));
     }
     let look = match (is_followed, wide) {
@@ -169,6 +165,12 @@ async fn one(
         Err(error) if is_followed => return Err(error),
         Err(error) => {
             engine.status().error(&format!("{error}; the tree is as its lists have it"));
+            if row.state == SetState::Complete {
+                let (held, held_edition) = (row.held, row.held_edition.clone());
+                let result = SyncResult { state: SetState::Partial, cursor: None, at: None, held, held_edition };
+                let id = row.id;
+                engine.ledger.write(move |transaction| transaction.finish_set(id, &result)).await?;
+            }
             summary.partial = true;
             return Ok(Some(summary));
         }
@@ -179,7 +181,7 @@ async fn one(
         Outcome::Unchanged => summary.not_modified += 1,
         Outcome::Applied(part) => summary.add(&part),
         Outcome::NoFeed if settled && remembered => return Ok(None),
-        Outcome::NoFeed => wants_lists = missing.feeds.is_empty(),
+        Outcome::NoFeed => wants_lists = missing.is_empty(),
         Outcome::Gap(part) | Outcome::Doubtful(part) => {
             summary.add(&part);
             if settled {
@@ -208,8 +210,7 @@ async fn one(
             }
         }
     }
-    // What is gone or broken for one look may be there with the next, and tell each version; lists tell the newest alone.
-    wants_lists |= missing.unknown || missing.feeds.iter().any(|feed| feed.failure.is_some());
+    wants_lists |= missing.wants_lists();
     if wants_lists && settled && edition.is_none() {
         match baseline::bring(engine, &reload(engine, row.clone())?, found, false).await {
             Ok((part, new)) => {
@@ -223,7 +224,7 @@ async fn one(
             }
         }
     }
-    summary.partial |= gone::without(engine, &reload(engine, row)?, missing.feeds, edition).await?;
+    summary.partial |= gone::without(engine, &reload(engine, row)?, missing, edition).await?;
     Ok(Some(summary))
 }
 

@@ -5,11 +5,31 @@ use std::collections::BTreeMap;
 use super::server::Server;
 use super::{Mirror, capability, document, entry, facts_of, resource_list};
 
+/// A certain morning, in seconds of Unix: that of 2026-03-01, at eight.
+const MORNING: i64 = 1_772_352_000;
+
 /// A moment: so many seconds after a certain morning.
 pub fn at(second: u64) -> String {
-    let (minutes, seconds) = (second / 60, second % 60);
-    format!("2026-03-01T{:02}:{:02}:{seconds:02}Z", 8 + minutes / 60, minutes % 60)
+    let second = MORNING + i64::try_from(second).expect("it fits");
+    jiff::Timestamp::from_second(second).expect("a time").to_string()
 }
+
+/// How many seconds after that morning it is now.
+pub fn clock() -> u64 {
+    u64::try_from(jiff::Timestamp::now().as_second() - MORNING).expect("a clock that is right")
+}
+
+/// The second that begins next.
+pub fn next_second() -> u64 {
+    let now = clock();
+    while clock() == now {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    now + 1
+}
+
+/// The interval of a Change List that moves with the time of each request, in place of which a server says what it is then.
+pub const MOVING: &str = "from=\"a while ago\" until=\"now\"";
 
 /// An entry of a Change List.
 pub fn change(url: &str, kind: &str, more: &str) -> String {
