@@ -82,6 +82,8 @@ struct Tally {
     moments: u64,
     gaps: u64,
     failed_refreshes: u64,
+    /// Refreshes after which the state was `complete`, and was held to that.
+    complete: u64,
     lists: u64,
     notified: u64,
     heard: u64,
@@ -100,10 +102,20 @@ struct Kind {
     tells: bool,
 }
 
-const PLAIN: Style =
-    Style { large: None, patches: false, mementos: false, lies: false, disorder: false, closed: false };
+const PLAIN: Style = Style {
+    large: None,
+    patches: false,
+    mementos: false,
+    lies: false,
+    disorder: false,
+    closed: false,
+    pages: false,
+    parts: false,
+    slides: false,
+    bare: false,
+};
 
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 14] = [
     Kind {
         name: "plain",
         capabilities: &["changelist"],
@@ -162,6 +174,45 @@ const KINDS: [Kind; 9] = [
         capabilities: &["changelist"],
         options: "content=all",
         style: Style { patches: true, lies: true, large: Some((20, 1_100_000, 1_600_000)), ..PLAIN },
+        tells: false,
+    },
+    // Its lists of resources are compared with the tree each time, too.
+    Kind {
+        name: "paged",
+        capabilities: &["changelist"],
+        options: "content=lazy,relist=1s",
+        style: Style { pages: true, ..PLAIN },
+        tells: false,
+    },
+    // What it lists moves from one part to another.
+    Kind {
+        name: "parted",
+        capabilities: &[],
+        options: "content=lazy",
+        style: Style { parts: true, ..PLAIN },
+        tells: false,
+    },
+    Kind {
+        name: "relisted",
+        capabilities: &["changelist"],
+        options: "content=lazy,relist=1s",
+        style: Style { parts: true, ..PLAIN },
+        tells: false,
+    },
+    // Of what it told a while ago, nobody can know who was not there.
+    Kind {
+        name: "sliding",
+        capabilities: &["changelist"],
+        options: "content=lazy",
+        style: Style { slides: true, ..PLAIN },
+        tells: false,
+    },
+    // Of most of what it has, no hash tells whether it came: its server makes no other mistake than those that last.
+    Kind {
+        name: "bare",
+        capabilities: &["changelist"],
+        options: "content=lazy",
+        style: Style { bare: true, ..PLAIN },
         tells: false,
     },
 ];
@@ -252,7 +303,7 @@ impl Model {
     fn changes(&mut self) {
         let most = if self.next(4) == 0 { 2 } else { 25 };
         let count = 1 + self.next(most);
-        if !self.follows() {
+        if !self.knows_all() {
             // Of two lists of the same moment, nobody can say which is the newer one.
             self.history.later();
         }
@@ -268,7 +319,8 @@ impl Model {
             0 => self.history.rotate(),
             _ => self.history.publish_changes(),
         }
-        if !self.follows() || self.next(6) == 0 {
+        let seldom = if self.relists() { 2 } else { 6 };
+        if !self.follows() || self.next(seldom) == 0 {
             self.tally.lists += 1;
             self.history.relist();
         }
@@ -277,9 +329,24 @@ impl Model {
         }
     }
 
-    /// Whether the Source tells of each of its changes.
+    /// Whether the Source tells of its changes.
     fn follows(&self) -> bool {
         !self.kind.capabilities.is_empty()
+    }
+
+    /// Whether each of them comes to be known: a list that is read before them tells the newest alone.
+    fn knows_all(&self) -> bool {
+        self.follows() && !self.kind.style.slides && !self.relists()
+    }
+
+    /// Whether what there was once is told, too: what was superseded before it came, and has no length, is nowhere.
+    fn knows_moments(&self) -> bool {
+        self.knows_all() && !self.kind.style.bare
+    }
+
+    /// Whether its lists of resources are read beside its changes.
+    fn relists(&self) -> bool {
+        self.kind.options.contains("relist")
     }
 
     /// Sends a notification, if it sends any; some are lost, and now and then the connection is.
@@ -402,13 +469,17 @@ impl Model {
     fn tree_is_one_of_the_source_s(&mut self) {
         // What is pushed may come before what the lists have. Nobody knows what is missing of a list in no order, and what can be
         // read of a list of resources that is cut short is there, with what it does not come to.
-        if self.kind.tells || self.kind.style.disorder || !self.follows() {
+        if self.kind.tells || self.kind.style.disorder || !self.knows_all() {
             let fresh = &self.history.told[self.applied..];
-            let gone: HashSet<&str> =
-                fresh.iter().filter(|one| one.kind == "deleted").map(|one| one.path.as_str()).collect();
-            let files = self.there();
-            for path in self.history.after(self.applied).keys().filter(|path| !gone.contains(path.as_str())) {
+            let (gone, made): (Vec<_>, Vec<_>) = fresh.iter().partition(|one| one.kind == "deleted");
+            let [gone, made] = [gone, made].map(|all| all.into_iter().map(|one| one.path.as_str()).collect());
+            let (gone, made): (HashSet<&str>, HashSet<&str>) = (gone, made);
+            let (files, before) = (self.there(), self.history.after(self.applied));
+            for path in before.keys().filter(|path| !gone.contains(path.as_str())) {
                 assert!(files.contains(path), "{}: {path} is missing, and nobody deleted it", self.name);
+            }
+            for path in files.iter().filter(|path| !made.contains(path.as_str())) {
+                assert!(before.contains_key(path), "{}: {path} is there, and nobody made it", self.name);
             }
             return;
         }
@@ -474,11 +545,49 @@ impl Model {
 
     fn refresh(&mut self) -> bool {
         let began = Instant::now();
+        let untold = self.untold();
         let output = self.mirror.refresh();
         assert!(began.elapsed() < REFRESH, "{}: a refresh takes {:?}", self.name, began.elapsed());
         let good = output.status.success();
         self.tally.failed_refreshes += u64::from(!good);
+        if good && self.is_complete() && self.untold() == untold {
+            self.tally.complete += 1;
+            self.complete_is_true();
+        }
         good
+    }
+
+    /// How often its server said that what is old is new, or that there is no such thing: of a Source that takes its Change List
+    /// back, its lists of resources are all there is.
+    fn untold(&self) -> u64 {
+        let counts = self.server.counts();
+        [Fault::Stale, Fault::NotModified, Fault::Missing].iter().filter_map(|fault| counts.get(fault)).sum()
+    }
+
+    fn is_complete(&self) -> bool {
+        self.mirror.status()["state"] == "complete"
+    }
+
+    /// What is said to be complete is what the Source has now.
+    fn complete_is_true(&self) {
+        let now: BTreeSet<String> = self.history.now.keys().cloned().collect();
+        let hashes = |(path, bytes): (&String, &Vec<u8>)| {
+            let hash = support::xattr(&self.mirror.path(path.trim_start_matches('/')), "user.resourcesync.hash");
+            self.history.is_bare(path) || hash.is_some_and(|hash| hash.contains(&sha256(bytes)))
+        };
+        let began = Instant::now();
+        while self.there() != now || !self.kind.style.lies && !self.history.now.iter().all(hashes) {
+            // The kernel is told of a step directory by directory, just after it was made.
+            assert!(
+                began.elapsed() < Duration::from_secs(2),
+                "{}: it is complete, and not what the Source is: {}; other hashes: {:?}; {:#}",
+                self.name,
+                self.differences(&self.there(), &now),
+                self.history.now.iter().filter(|one| !hashes(*one)).map(|(path, _)| path).collect::<Vec<_>>(),
+                self.mirror.status()
+            );
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 
     fn some_are_read(&mut self, count: u64) {
@@ -530,7 +639,7 @@ impl Model {
 
     /// A moment of which the mirror does not know all yet: the kernel remembers what it is told of it.
     fn moment_is_looked_at_early(&mut self) {
-        if !self.follows() {
+        if !self.knows_moments() {
             return;
         }
         let second = self.history.second();
@@ -543,10 +652,37 @@ impl Model {
         self.early.insert(second);
     }
 
+    /// What is wrong for a while from now on, if anything.
+    fn something_lasts(&mut self) -> bool {
+        self.server.ends();
+        let (pages, parts) = (self.history.pages(), self.history.parts().to_vec());
+        let often = !pages.is_empty() || self.kind.style.bare;
+        if self.next(if often { 2 } else { 6 }) > 0 {
+            return false;
+        }
+        let anything = vec![["/data/", "/data/", "/data/", "/"][usize::try_from(self.next(4)).unwrap()].to_owned()];
+        let mut all = vec![(Fault::BotWall, anything.clone()), (Fault::Challenge, anything)];
+        if !pages.is_empty() {
+            all.extend([(Fault::PageMissing, pages.clone()), (Fault::PageFailed, pages)]);
+        }
+        if !parts.is_empty() {
+            all.extend([(Fault::OldPart, parts), (Fault::OldIndex, vec!["/resourcelist.xml".to_owned()])]);
+        }
+        let (fault, paths) = all.swap_remove(usize::try_from(self.next(all.len() as u64)).unwrap());
+        let at = usize::try_from(self.next(paths.len() as u64)).unwrap();
+        self.server.lasts(fault, &paths[at]);
+        true
+    }
+
     /// Something bad happens while the mirror follows.
-    fn storm(&mut self) {
+    fn storm(&mut self, lasts: bool) {
         self.moment_is_looked_at_early();
-        let rate = [20, 100, 300, 600][usize::try_from(self.next(4)).unwrap()];
+        let rates = match lasts {
+            _ if self.kind.style.bare => [0; 4],
+            true => [0, 0, 100, 300],
+            false => [20, 100, 300, 600],
+        };
+        let rate = rates[usize::try_from(self.next(4)).unwrap()];
         self.server.errs(rate);
         match self.next(12) {
             0 | 1 => self.kill_while_it_works(),
@@ -597,16 +733,22 @@ impl Model {
     /// All is well again: the mount is what the Source is.
     fn calm(&mut self) {
         self.server.errs(0);
+        self.server.ends();
         self.history.comes_clean();
         self.history.publish_changes();
         if !self.follows() && self.next(2) == 0 {
             self.history.later();
             self.history.relist();
         }
-        let began = Instant::now();
-        while !self.refresh() {
-            assert!(began.elapsed() < REFRESH, "{}: {}", self.name, text(&self.mirror.refresh()));
+        self.refreshes();
+        if self.kind.style.slides && !self.is_complete() {
+            // A list of all makes up for the changes that nobody saw.
+            self.tally.gaps += 1;
+            self.history.later();
+            self.history.relist();
+            self.refreshes();
         }
+        assert!(self.is_complete(), "{}: {:#}", self.name, self.mirror.status());
         self.what_is_missed_is_noticed();
         self.names_are_those_of_now();
         let files = self.there();
@@ -631,9 +773,18 @@ impl Model {
             );
         }
         // Of a Source that does not tell of its changes, versions and their times are those of its lists.
-        if self.follows() {
+        if self.knows_all() {
             self.every_version_is_there_once();
+        }
+        if self.knows_moments() {
             self.moments_are_as_they_were();
+        }
+    }
+
+    fn refreshes(&mut self) {
+        let began = Instant::now();
+        while !self.refresh() {
+            assert!(began.elapsed() < REFRESH, "{}: {}", self.name, text(&self.mirror.refresh()));
         }
     }
 
@@ -754,8 +905,9 @@ impl Model {
         while Instant::now() < until && self.tally.steps < EPISODE {
             for _ in 0..=self.next(3) {
                 self.tally.steps += 1;
+                let lasts = self.something_lasts();
                 self.changes();
-                self.storm();
+                self.storm(lasts);
             }
             self.calm();
             if self.tally.steps.is_multiple_of(5) {

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+use super::changes::MOVING;
 use super::{scramble, sha256};
 
 /// What a server does wrong, or at least otherwise than most.
@@ -79,10 +80,24 @@ pub enum Fault {
     Empty,
     /// No length, and an end by closing the connection.
     NoLength,
+    /// For a while, 404 for a page or a part of a list.
+    PageMissing,
+    /// For a while, 503 for a page or a part of a list.
+    PageFailed,
+    /// For a while, a part of a list is of an edition before that of the others.
+    OldPart,
+    /// For a while, what names the parts of a list is of an edition before theirs.
+    OldIndex,
+    /// A window of changes has moved past some that were in none of its answers.
+    Slid,
+    /// For a while, 200 with a page that looks for robots, whatever is asked for.
+    BotWall,
+    /// For a while, 403 with the same page and the mark of Cloudflare's challenges.
+    Challenge,
 }
 
 impl Fault {
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 40] = [
         Self::SlowHead,
         Self::SlowBody,
         Self::StallHead,
@@ -116,13 +131,32 @@ impl Fault {
         Self::Stale,
         Self::Empty,
         Self::NoLength,
+        Self::PageMissing,
+        Self::PageFailed,
+        Self::OldPart,
+        Self::OldIndex,
+        Self::Slid,
+        Self::BotWall,
+        Self::Challenge,
     ];
 
     /// Whether it is one of answers to ranges only.
     fn needs_range(self) -> bool {
         matches!(self, Self::RangeIgnored | Self::RangeOther | Self::RangeShifted | Self::RangeChanged)
     }
+
+    /// Whether it is not that of a single answer.
+    fn is_lasting(self) -> bool {
+        use Fault::{BotWall, Challenge, OldIndex, OldPart, PageFailed, PageMissing, Slid};
+        matches!(self, PageMissing | PageFailed | OldPart | OldIndex | Slid | BotWall | Challenge)
+    }
 }
+
+/// How many seconds a window of changes reaches back.
+const WINDOW: i64 = 2;
+
+/// A page for people, where something else is listed.
+const PAGE: &str = "<!DOCTYPE html><html><body>Please accept our cookies</body></html>";
 
 /// Whether there is a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +192,20 @@ struct Shared {
     counts: Mutex<BTreeMap<Fault, u64>>,
     /// What paths had, and what they had before that.
     had: Mutex<HashMap<String, Had>>,
+    /// What is wrong for a while.
+    lasting: Mutex<Option<Lasting>>,
+    /// So many changes were in answers of the window of changes, or before it.
+    told: AtomicUsize,
     stop: AtomicBool,
+}
+
+/// What is wrong for a while.
+struct Lasting {
+    fault: Fault,
+    /// How the paths begin of which it is.
+    prefix: String,
+    /// What was there when it began, if that is a single path.
+    kept: Option<Vec<u8>>,
 }
 
 /// What a path has, and what it had before that.
@@ -188,6 +235,8 @@ impl Faulty {
             asked: Mutex::default(),
             counts: Mutex::default(),
             had: Mutex::default(),
+            lasting: Mutex::default(),
+            told: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
         });
         let thread = std::thread::spawn({
@@ -212,6 +261,17 @@ impl Faulty {
     /// So many of a thousand answers are wrong from now on.
     pub fn errs(&self, rate: u64) {
         self.shared.rate.store(rate, Ordering::SeqCst);
+    }
+
+    /// What begins so has this fault in each answer from now on, and until [`Faulty::ends`]; what is old then is what is there now.
+    pub fn lasts(&self, fault: Fault, prefix: &str) {
+        let kept = std::fs::read(self.shared.file(prefix)).ok();
+        *self.shared.lasting.lock().expect("no panic") = Some(Lasting { fault, prefix: prefix.to_owned(), kept });
+    }
+
+    /// Nothing lasts any more.
+    pub fn ends(&self) {
+        *self.shared.lasting.lock().expect("no panic") = None;
     }
 
     pub fn network(&self, state: Network) {
@@ -297,7 +357,7 @@ impl Shared {
         }
         let candidates: Vec<Fault> = Fault::ALL
             .into_iter()
-            .filter(|fault| request.range.is_some() || !fault.needs_range())
+            .filter(|fault| !fault.is_lasting() && (request.range.is_some() || !fault.needs_range()))
             .filter(|fault| length > 0 || !matches!(fault, Fault::WrongBytes | Fault::Stale))
             .filter(|fault| *fault != Fault::Stale || !request.fresh)
             // Nothing tells of a wrong letter in a document but TLS.
@@ -318,10 +378,48 @@ impl Shared {
         Some(fault)
     }
 
+    /// What is wrong with this path for a while, and what it has instead where that is what it had.
+    fn lasting(&self, path: &str, body: Option<&[u8]>) -> Option<(Fault, Option<Vec<u8>>)> {
+        let lasting = self.lasting.lock().expect("no panic");
+        let Lasting { fault, kept, .. } = lasting.as_ref().filter(|lasting| path.starts_with(&lasting.prefix))?;
+        let kept = kept.clone().filter(|_| matches!(fault, Fault::OldPart | Fault::OldIndex));
+        if kept.is_some() && kept.as_deref() == body {
+            // It has not changed since.
+            return None;
+        }
+        *self.counts.lock().expect("no panic").entry(*fault).or_insert(0) += 1;
+        Some((*fault, kept))
+    }
+
+    fn file(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    /// A list of changes as it is at this moment, of those alone that happened a short while ago.
+    fn window(&self, list: &str) -> String {
+        let now = jiff::Timestamp::now();
+        let from = now - jiff::SignedDuration::from_secs(WINDOW);
+        let is_in = |line: &str| {
+            let (_, time) = line.split_once("datetime=\"")?;
+            Some(time.split_once('"')?.0.parse::<jiff::Timestamp>().expect("a time") >= from)
+        };
+        let all: Vec<Option<bool>> = list.lines().map(is_in).collect();
+        let gone = all.iter().filter(|one| **one == Some(false)).count();
+        if gone > self.told.swap(all.iter().flatten().count(), Ordering::SeqCst) {
+            *self.counts.lock().expect("no panic").entry(Fault::Slid).or_insert(0) += 1;
+        }
+        let kept = list.lines().zip(all).filter(|(_, is_in)| *is_in != Some(false));
+        let kept: String = kept.map(|(line, _)| format!("{line}\n")).collect();
+        kept.replace(MOVING, &format!("from=\"{from}\" until=\"{now}\""))
+    }
+
     /// What a path has, and what it had before.
     fn body(&self, path: &str) -> Option<(Vec<u8>, Vec<u8>)> {
         let file = path.split('?').next().unwrap_or(path);
-        let body = std::fs::read(self.root.join(file.trim_start_matches('/'))).ok()?;
+        let mut body = std::fs::read(self.file(file)).ok()?;
+        if let Some(list) = std::str::from_utf8(&body).ok().filter(|body| body.contains(MOVING)) {
+            body = self.window(list).into_bytes();
+        }
         let mut had = self.had.lock().expect("no panic");
         let had = had.entry(file.to_owned()).or_insert_with(|| (body.clone(), body.clone()));
         if had.0 != body {
@@ -332,11 +430,24 @@ impl Shared {
 
     /// Answers a request; says whether the connection goes on.
     fn answer(&self, mut stream: &TcpStream, request: &Request) -> bool {
-        let Some((body, before)) = self.body(&request.path) else {
+        let found = self.body(&request.path);
+        let lasting = self.lasting(&request.path, found.as_ref().map(|(body, _)| body.as_slice()));
+        if let Some((fault @ (Fault::BotWall | Fault::Challenge), _)) = lasting {
+            let status = if fault == Fault::BotWall { "200 x" } else { "403 x\r\ncf-mitigated: challenge" };
+            let page = if request.head_only { "" } else { PAGE };
+            let head = format!("HTTP/1.1 {status}\r\nContent-Type: text/html\r\nContent-Length: {}", PAGE.len());
+            return stream_out(stream, &format!("{head}\r\n\r\n{page}"));
+        }
+        let Some((body, before)) = found else {
             return stream.write_all(b"HTTP/1.1 404 x\r\nContent-Length: 0\r\n\r\n").is_ok();
         };
-        let fault = self.fault(request, body.len());
-        let body = if fault == Some(Fault::Stale) { before } else { body };
+        let (fault, body) = match lasting {
+            Some((fault, kept)) => (Some(fault), kept.unwrap_or(body)),
+            None => match self.fault(request, body.len()) {
+                Some(Fault::Stale) => (Some(Fault::Stale), before),
+                fault => (fault, body),
+            },
+        };
         let tag = format!("\"{}\"", &sha256(&body)[..16]);
         let not_modified = request.if_none_match.as_deref() == Some(&tag);
         let plain = |status: &str| stream_out(stream, &format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n"));
@@ -370,7 +481,8 @@ impl Shared {
             }
             Some(Fault::TooMany) => return plain("429 x"),
             Some(Fault::Failed) => return plain("500 x"),
-            Some(Fault::Missing) => return plain("404 x"),
+            Some(Fault::PageFailed) => return plain("503 x"),
+            Some(Fault::Missing | Fault::PageMissing) => return plain("404 x"),
             Some(Fault::Forbidden) => return plain("403 x"),
             Some(Fault::Empty) => return plain("200 x"),
             Some(Fault::NotModified) => return stream_out(stream, "HTTP/1.1 304 x\r\n\r\n"),
@@ -386,7 +498,7 @@ impl Shared {
                 let head = format!("HTTP/1.1 302 x\r\nLocation: {path}?{more}r{next}\r\nContent-Length: 0\r\n\r\n");
                 return stream_out(stream, &head);
             }
-            None if not_modified => {
+            None | Some(Fault::OldPart | Fault::OldIndex) if not_modified => {
                 return stream_out(stream, &format!("HTTP/1.1 304 x\r\nETag: {tag}\r\n\r\n"));
             }
             _ => {}
@@ -425,7 +537,7 @@ impl Shared {
             }
             Some(Fault::CutShort) => body.truncate(body.len() / 2),
             Some(Fault::LandingPage) => {
-                body = b"<!DOCTYPE html><html><body>Please accept our cookies</body></html>".to_vec();
+                body = PAGE.as_bytes().to_vec();
                 lines.push("Content-Type: text/html".to_owned());
             }
             Some(Fault::Bomb) => {

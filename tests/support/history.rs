@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use super::changes::{change_index, change_list, interval, link, told};
+use super::changes::{MOVING, change_index, change_list, clock, interval, link, told};
 use super::dump::{Item, package_with};
 use super::nginx::Nginx;
 use super::{bytes, capability, document, entry, entry_of, facts_of, resource_list, scramble, sha256};
@@ -55,7 +56,18 @@ pub struct Style {
     pub disorder: bool,
     /// No list is open: each has ended when it is published.
     pub closed: bool,
+    /// Its lists go on on further pages.
+    pub pages: bool,
+    /// Its Resource List is an index of parts.
+    pub parts: bool,
+    /// Its time is that of the clock, and its Change List tells of the last seconds alone, whenever it is asked for.
+    pub slides: bool,
+    /// Of some resources it lists a length or a type, and no hash.
+    pub bare: bool,
 }
+
+/// So many entries are on a page, or in a part.
+const PAGE: usize = 20;
 
 /// A Source that changes at random; the same seed makes the same history.
 pub struct History {
@@ -88,6 +100,10 @@ pub struct History {
     notified: usize,
     /// Digests of what there was at first.
     first: BTreeMap<String, String>,
+    /// Pages, but the first, or parts of the Resource List.
+    parts: Vec<String>,
+    /// Pages, but the first, of the newest Change List.
+    pages: Vec<String>,
 }
 
 impl History {
@@ -107,7 +123,7 @@ impl History {
             root,
             base,
             random: seed,
-            second: 10,
+            second: if style.slides { clock() } else { 10 },
             made: 0,
             now: BTreeMap::new(),
             paths: Vec::new(),
@@ -124,6 +140,8 @@ impl History {
             links: HashMap::new(),
             notified: 0,
             first: BTreeMap::new(),
+            parts: Vec::new(),
+            pages: Vec::new(),
         };
         for number in 0..count {
             let kind = if style.patches && number % 4 == 0 { "json" } else { "bin" };
@@ -192,6 +210,9 @@ impl History {
             ever.insert(sha256(&body));
         }
         self.links.remove(path);
+        if self.is_bare(path) {
+            self.links.insert(path.to_owned(), format!("<lastmod>{}</lastmod>", super::changes::at(self.second)));
+        }
         if self.style.mementos {
             let kept = format!("/kept/{}", self.made);
             self.write(&kept, &body);
@@ -222,8 +243,8 @@ impl History {
     pub fn changes(&mut self, count: u64) {
         let mut last: Option<String> = None;
         for _ in 0..count {
-            // Two of three have a second of their own.
-            self.second += u64::from(self.next(3) > 0);
+            // Two of three have a second of their own, where time is not that of the clock.
+            self.second += u64::from(self.next(3) > 0 && !self.style.slides);
             let choice = self.next(100);
             let again = last.clone().filter(|path| self.now.contains_key(path));
             let (kind, path) = match (choice, again) {
@@ -241,6 +262,8 @@ impl History {
                 _ => ("created", format!("/data/{:03}/new-{}.bin", self.next(60), self.made)),
             };
             last = Some(path.clone());
+            // Nothing but the time tells two changes apart that have no hash.
+            self.second += u64::from(self.is_bare(&path));
             let lie = self.style.lies && kind == "updated" && self.next(20) == 0;
             self.happens(path, kind, lie);
         }
@@ -261,8 +284,9 @@ impl History {
             self.versions += 1;
         }
         let digest = if lie { "none: its entry lies".to_owned() } else { sha256(&bytes) };
-        let entry = told(&self.url(&path), kind, self.second, &claimed(&bytes, lie))
-            .replace("</url>", &format!("{links}</url>"));
+        let listed = claimed(&bytes, lie);
+        let entry = told(&self.url(&path), kind, self.second, &listed);
+        let entry = self.with_facts(entry, &path, &listed).replace("</url>", &format!("{links}</url>"));
         let happened = Happened { path, kind, second: self.second, bytes, digest, entry, lie };
         self.told.push(happened.clone());
         self.open.push(happened);
@@ -280,6 +304,32 @@ impl History {
 
     fn url(&self, path: &str) -> String {
         format!("{}{path}", self.base)
+    }
+
+    /// Whether no hash of a resource is listed.
+    pub fn is_bare(&self, path: &str) -> bool {
+        self.style.bare && !path.bytes().map(u64::from).sum::<u64>().is_multiple_of(4)
+    }
+
+    /// An entry with what this Source lists of a resource, in place of all that can be said of these bytes.
+    fn with_facts(&self, entry: String, path: &str, bytes: &[u8]) -> String {
+        let listed = match path.bytes().map(u64::from).sum::<u64>() % 4 {
+            _ if !self.is_bare(path) => return entry,
+            1 => format!("type=\"image/png\" length=\"{}\"", bytes.len()),
+            2 => "type=\"application/pdf\"".to_owned(),
+            _ => "type=\"application/octet-stream\"".to_owned(),
+        };
+        entry.replace(&facts_of(bytes), &listed)
+    }
+
+    /// Pages, but the first, or parts of its Resource List.
+    pub fn parts(&self) -> &[String] {
+        &self.parts
+    }
+
+    /// All that its Resource List or its newest Change List goes on with.
+    pub fn pages(&self) -> Vec<String> {
+        [self.parts.as_slice(), &self.pages].concat()
     }
 
     /// The second of the last change.
@@ -301,7 +351,10 @@ impl History {
 
     /// The next change is in a second of its own, as are those after it from those before.
     pub fn later(&mut self) {
-        self.second += 1;
+        while self.style.slides && clock() <= self.second {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.second = if self.style.slides { clock() } else { self.second + 1 };
     }
 
     /// A notification of what happened since the last one.
@@ -345,23 +398,55 @@ impl History {
     }
 
     /// Publishes a Resource List of what there is.
-    pub fn relist(&self) {
-        let lies = self.lies();
+    pub fn relist(&mut self) {
+        if (self.style.pages || self.style.parts) && self.since > 0 {
+            // What was made within ten minutes may be of one edition.
+            self.second += 3600;
+        }
+        let at = super::changes::at(self.second);
         let none = String::new();
-        let entries: String = self
-            .now
-            .iter()
-            .map(|(path, body)| {
-                let links = self.links.get(path).unwrap_or(&none);
-                let listed = claimed(body, lies.contains(path.as_str()));
-                entry_of(&self.url(path), &listed).replace("</url>", &format!("{links}</url>"))
-            })
-            .collect();
-        self.write("/resourcelist.xml", resource_list(&super::changes::at(self.second), &entries).as_bytes());
+        let lies = self.lies();
+        let entries = self.now.iter().map(|(path, body)| {
+            let links = self.links.get(path).unwrap_or(&none);
+            let listed = claimed(body, lies.contains(path.as_str()));
+            let entry = self.with_facts(entry_of(&self.url(path), &listed), path, &listed);
+            entry.replace("</url>", &format!("{links}</url>"))
+        });
+        let entries: Vec<String> = entries.collect();
+        let md = format!("at=\"{at}\"");
+        if !self.style.parts {
+            let page = |links: &str, entries: &str| document("resourcelist", &md, links, entries);
+            self.parts = self.write_pages("/resourcelist.xml", &entries, page);
+            return;
+        }
+        let (mut named, mut parts) = (String::new(), Vec::new());
+        for (number, part) in entries.chunks(PAGE).enumerate() {
+            let path = format!("/resourcelist-{number}.xml");
+            self.write(&path, resource_list(&at, &part.concat()).as_bytes());
+            named += &entry(&self.url(&path), &md).replace("url>", "sitemap>");
+            parts.push(path);
+        }
+        self.parts = parts;
+        let index = document("resourcelist", &md, "", &named).replace("urlset", "sitemapindex");
+        self.write("/resourcelist.xml", index.as_bytes());
+    }
+
+    /// Writes a list, made of links and entries; in pages, if this Source does that. Returns the paths of all but the first.
+    fn write_pages(&self, path: &str, entries: &[String], made: impl Fn(&str, &str) -> String) -> Vec<String> {
+        let most = if self.style.pages { PAGE } else { usize::MAX };
+        let count = entries.len().div_ceil(most).max(1);
+        let paths: Vec<String> = (1..count).map(|number| path.replace(".xml", &format!("-{number}.xml"))).collect();
+        let all = std::iter::once(path).chain(paths.iter().map(String::as_str));
+        let pages = entries.chunks(most).chain(std::iter::repeat(&[][..]));
+        for (number, (path, page)) in all.zip(pages).enumerate() {
+            let next = paths.get(number).map_or(String::new(), |next| link("next", &self.url(next)));
+            self.write(path, made(&next, &page.concat()).as_bytes());
+        }
+        paths
     }
 
     /// The entries of the open Change List.
-    fn open_entries(&self) -> String {
+    fn open_entries(&self) -> Vec<String> {
         let mut open: Vec<&Happened> = self.open.iter().collect();
         if self.style.disorder {
             // What happened in one second has no other order than that of its entries; nor has it in a list that runs backwards.
@@ -370,7 +455,14 @@ impl History {
                 open.sort_by_key(|one| one.second);
             }
         }
-        open.into_iter().map(|one| one.entry.as_str()).collect()
+        open.into_iter().map(|one| one.entry.clone()).collect()
+    }
+
+    /// Writes a Change List; returns the paths of its pages but the first.
+    fn write_changes(&self, number: usize, (from, until): (u64, Option<u64>), entries: &[String]) -> Vec<String> {
+        let beside = link("index", &self.url("/changelist.xml"));
+        let list = |next: &str, entries: &str| change_list(Some(from), until, &(beside.clone() + next), entries);
+        self.write_pages(&format!("/changes-{number}.xml"), entries, list)
     }
 
     /// Publishes the open Change List, and the index that it is in.
@@ -381,10 +473,11 @@ impl History {
             }
             return;
         }
-        let entries = self.open_entries();
-        let links = link("index", &self.url("/changelist.xml"));
-        let number = self.closed.len();
-        self.write(&format!("/changes-{number}.xml"), change_list(Some(self.since), None, &links, &entries).as_bytes());
+        if self.style.slides {
+            let list = document("changelist", MOVING, "", &self.open_entries().concat());
+            return self.write("/changelist.xml", list.as_bytes());
+        }
+        self.pages = self.write_changes(self.closed.len(), (self.since, None), &self.open_entries());
         self.publish_index();
     }
 
@@ -402,21 +495,23 @@ impl History {
 
     /// Closes the open list, and begins another.
     pub fn rotate(&mut self) {
-        let number = self.closed.len();
-        let links = link("index", &self.url("/changelist.xml"));
-        let entries = self.open_entries();
-        let list = change_list(Some(self.since), Some(self.second), &links, &entries);
-        self.closed.push((self.since, self.second));
-        self.since = self.second;
-        self.open.clear();
-        if self.style.closed {
-            self.write(&format!("/changes-{number}.xml"), list.as_bytes());
-            return self.publish_index();
+        if self.style.slides {
+            return self.publish_changes();
         }
-        // The next one is there before anything leads to it.
-        self.write(&format!("/changes-{}.xml", number + 1), change_list(Some(self.since), None, &links, "").as_bytes());
-        self.publish_index();
-        self.write(&format!("/changes-{number}.xml"), list.as_bytes());
+        let (number, entries) = (self.closed.len(), self.open_entries());
+        let (since, until) = (self.since, self.second);
+        self.closed.push((since, until));
+        self.since = until;
+        self.open.clear();
+        if !self.style.closed {
+            // The next one is there before anything leads to it.
+            self.write_changes(number + 1, (until, None), &[]);
+            self.publish_index();
+        }
+        self.pages = self.write_changes(number, (since, Some(until)), &entries);
+        if self.style.closed {
+            self.publish_index();
+        }
     }
 
     /// Packs what changed since the last package, and lists it in the Change Dump.
