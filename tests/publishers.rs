@@ -8,7 +8,9 @@
 mod support;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, SystemTime};
 
 use jiff::{SignedDuration, Timestamp};
 use support::server::{Reply, Server};
@@ -496,6 +498,90 @@ fn resync_build_with_kept_times() {
         }
         let head = format!("<rs:md capability=\"changelist\" from=\"{made}\"/>\n");
         world.server.file("/changelist.xml", urlset(&head, &entries));
+    });
+}
+
+/// A folder with the resources of a publisher, that `resync-build` scans.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    /// Has the resources of now, with their times.
+    fn fill(&self, world: &World) {
+        let files = self.0.path().join("files");
+        let _ = std::fs::remove_dir_all(&files);
+        std::fs::create_dir(&files).unwrap();
+        for (path, (time, body)) in &world.now {
+            let file = self.0.path().join(path.trim_start_matches('/'));
+            std::fs::write(&file, body).unwrap();
+            std::fs::File::options().write(true).open(&file).unwrap().set_modified(SystemTime::from(*time)).unwrap();
+        }
+    }
+
+    /// Runs the program of the package `resync`, which says what it cannot do on its output and ends well.
+    fn build(&self, world: &World, document: &str, arguments: &[&str]) {
+        let mapping = format!("{}={}", world.url("/files"), self.path("files"));
+        let output = Command::new(support::peer::program("peers", "python"))
+            .arg("-I")
+            .arg(support::peer::program("peers", "resync-build"))
+            .args(["--hash", "sha-256", "--outfile", &self.path(document)])
+            .args(arguments)
+            .arg(mapping)
+            .output()
+            .unwrap();
+        assert!(output.status.success() && Path::new(&self.path(document)).exists(), "{}", support::text(&output));
+    }
+
+    fn publish(&self, world: &World, document: &str) {
+        world.server.file(&format!("/{document}"), std::fs::read(self.path(document)).unwrap());
+    }
+}
+
+#[test]
+fn resync_build_from_one_list() {
+    // The program itself. Its Change List is what is different from a Resource List, without times of changes and without `from`;
+    // the list is made anew now and then, and what it told until then is told no more. Of what came and went since the list was
+    // made it tells nothing: then its publisher makes the list anew.
+    let folder = Folder::new();
+    let (mut made, mut last, mut listed) = (0, 0, Vec::new());
+    World::new("resync-build, from one list").follow("/", "", move |world| {
+        world.offers(&[("/resourcelist.xml", "resourcelist"), ("/changelist.xml", "changelist")]);
+        folder.fill(world);
+        let came_and_went = world.log[last..].iter().any(|one| one.kind == "deleted" && !listed.contains(&one.path));
+        if made == 0 || made + 15 <= world.log.len() || last == world.log.len() || came_and_went {
+            listed = world.now.keys().cloned().collect();
+            folder.build(world, "resourcelist.xml", &["--write-resourcelist"]);
+            folder.publish(world, "resourcelist.xml");
+            made = world.log.len();
+        }
+        last = world.log.len();
+        folder.build(world, "changelist.xml", &["--write-changelist", "--reference", &folder.path("resourcelist.xml")]);
+        folder.publish(world, "changelist.xml");
+    });
+}
+
+#[test]
+fn resync_build_from_list_to_list() {
+    // The program itself. Each Change List is what is different from the Resource List before it: who misses one has lost it.
+    let folder = Folder::new();
+    World::new("resync-build, from list to list").follow("/", "", move |world| {
+        world.offers(&[("/resourcelist.xml", "resourcelist"), ("/changelist.xml", "changelist")]);
+        folder.fill(world);
+        let (list, before) = (folder.path("resourcelist.xml"), folder.path("before.xml"));
+        let is_first = std::fs::rename(&list, &before).is_err();
+        folder.build(world, "resourcelist.xml", &["--write-resourcelist"]);
+        let reference = if is_first { &list } else { &before };
+        let arguments = ["--write-changelist", "--reference", reference, "--newreference", &list];
+        folder.build(world, "changelist.xml", &arguments);
+        folder.publish(world, "resourcelist.xml");
+        folder.publish(world, "changelist.xml");
     });
 }
 
