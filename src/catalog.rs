@@ -63,7 +63,7 @@ pub use changes::{Changed, How, Moved};
 pub use channels::{Backlog, Channel, Reading, Subscription, Waiting};
 pub use compare::{Compared, Comparison, Difference, Kept};
 pub use feeds::{Beginning, Beside, Edition, Feed, Offer, Tally};
-pub use filter::{Filter, Wish};
+pub use filter::{Filter, Wish, has_others_only};
 pub use history::{VersionLog, Whence};
 pub use lock::CacheLock;
 pub use log::{ChangeRow, SyncRow};

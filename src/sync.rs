@@ -584,11 +584,12 @@ impl Engine {
         }
     }
 
-    /// Shows what is wished for from now on, given what was until then, and leaves out all else. No document is asked for.
+    /// Shows what is wished for from now on, given what was until then, and leaves out all else. Only lists that were left alone
+    /// for another selection are asked for.
     ///
     /// # Errors
-    /// If a pattern is none, or the catalog cannot be written.
-    pub async fn show(&self, wish: impl FnOnce(Wish) -> Wish + Send + 'static) -> Result<(), SyncError> {
+    /// If a pattern is none, the catalog cannot be written, or such lists cannot be read.
+    pub async fn show(self: &Arc<Self>, wish: impl FnOnce(Wish) -> Wish + Send + 'static) -> Result<(), SyncError> {
         self.ledger
             .step(move |writer| {
                 let wish = wish(writer.wish());
@@ -598,6 +599,11 @@ impl Engine {
         self.ledger.told().await;
         // What is shown now may have to be fetched.
         self.wanted.send_replace(());
+        let is_otherwise = |set: SetRow| self.readers.ask(|reader| reader.was_selected_otherwise(set.id));
+        let otherwise: Vec<bool> = self.sets()?.into_iter().map(is_otherwise).collect::<Result<_, _>>()?;
+        if otherwise.contains(&true) {
+            self.sync(Trigger::Poll).await?;
+        }
         Ok(())
     }
 
@@ -635,6 +641,7 @@ impl Engine {
             capability,
             bounds: self.config.bounds,
             prefer: self.config.prefer.clone(),
+            selected: self.readers.ask(|reader| reader.selected()).unwrap_or_default().into(),
             past_caches: false,
         }
     }

@@ -8,7 +8,7 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use support::changes::{Source, agrees, at, change, change_list, interval, link, mounted, told};
+use support::changes::{Source, agrees, at, change, change_list, interval, link, mounted, next_second, told};
 use support::dump::{Item, package_with};
 use support::server::{Reply, Server};
 use support::{Mirror, capability, document, entry, entry_of, facts_of, resource_list};
@@ -1187,4 +1187,41 @@ fn an_entry_that_cannot_be_used_still_moves_the_cursor() {
     mirror.refreshed();
     agrees(&mirror, &source);
     is_complete(&mirror);
+}
+
+#[test]
+fn a_list_that_is_dated_later_than_it_was_sent_is_warned_of() {
+    let source = Source::start(&[("/a", "a")], &["changelist"]);
+    source.changes("");
+    source.list(next_second() + 7200);
+    let mirror = mounted(&source);
+    let warnings = mirror.status()["warnings"].to_string();
+    assert!(warnings.contains("are taken for known"), "{warnings}");
+}
+
+#[test]
+fn a_change_that_is_not_told_any_more_has_the_lists_read() {
+    let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+    let told = ["/b", "/c", "/d"].map(|path| {
+        source.put(path, path.as_bytes());
+        modified(&source.url(path), "created", 10, path.as_bytes())
+    });
+    source.changes(&told.concat());
+    let mirror = mounted(&source);
+    // One in the middle of the list does not slide out of it: it was taken back, and the lists know what is there.
+    source.remove("/c");
+    source.list(next_second());
+    source.changes(&(told[0].clone() + &told[2]));
+    mirror.refreshed();
+    assert_eq!(mirror.files(), ["a", "b", "d"]);
+    // The first one does, and its resource is there still, whatever a newer list says that nobody asked for.
+    source.list(next_second());
+    source.changes(&told[2]);
+    let asked = source.server.count("/resourcelist.xml");
+    mirror.refreshed();
+    assert_eq!(
+        (mirror.files(), source.server.count("/resourcelist.xml")),
+        (vec!["a".into(), "b".into(), "d".into()], asked)
+    );
+    assert_eq!(mirror.status()["state"], "complete");
 }

@@ -161,20 +161,21 @@ impl<'r> Comparison<'r> {
         })?)
     }
 
-    /// Visits the paths and names of what is in the tree, and was in none of the lists; `snapshot` is that of the oldest of them.
+    /// Visits the paths and names of what is in the tree, and was in none of the lists; `snapshot` is that of the oldest of them. If
+    /// `shown`, what the filter leaves out may be in lists that were not read.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn extra(&self, snapshot: Option<Snapshot>, mut visit: impl FnMut(String)) -> Result<()> {
+    pub fn extra(&self, snapshot: Option<Snapshot>, shown: bool, mut visit: impl FnMut(String)) -> Result<()> {
         let mut statement = self.connection().prepare_cached(concat!(
             "SELECT n.id FROM name n JOIN version v ON v.id = n.version
              WHERE n.rset = ?1 AND NOT COALESCE(v.change < ?3 AND (v.begin >= ?4 OR ",
             seen!(),
-            " >= ?5), 0)"
+            " >= ?5), 0) AND NOT (?6 AND n.live = 0 AND n.hidden > 0)"
         ))?;
         let (at, seen) = (snapshot.map(Snapshot::at), snapshot.map(Snapshot::seen));
         let kinds = snapshot.map(Snapshot::kinds);
-        let mut rows = statement.query(params![self.rset, kinds, How::LISTED, at, seen])?;
+        let mut rows = statement.query(params![self.rset, kinds, How::LISTED, at, seen, shown])?;
         while let Some(row) = rows.next()? {
             let id: i64 = row.get(0)?;
             if !self.seen.contains(id) {

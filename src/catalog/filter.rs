@@ -1,6 +1,7 @@
 //! Which of a Source's resources a mirror shows.
 //!
-//! The catalog has all of them, so that a filter can be changed without asking the Source anything: what is left out is in no
+//! The catalog has all of them, so that a filter can be changed without asking the Source anything, but for sitemaps of 2012 whose
+//! index says that they list nothing of what is selected (0.1, 3.2): what is left out is in no
 //! directory, and its content is never fetched, but its versions are known and follow changes as all others do. Of a name,
 //! `hidden` says so: 1 of a file that is left out, and of a directory how many of its live names are not shown.
 
@@ -11,8 +12,9 @@ use super::reader::{Reader, names};
 use super::record::Extra;
 use super::related::{Collection, absolute};
 use super::transaction::Transaction;
+use super::writer::set_meta;
 use super::{CatalogError, ROOT, Record};
-use crate::document::Datetime;
+use crate::document::{Datetime, Entry};
 use crate::path::SELF;
 
 type Result<T> = std::result::Result<T, CatalogError>;
@@ -151,7 +153,21 @@ fn is_of_type(media: &str, wanted: &str) -> bool {
 /// Whether a resource is in one of these collections, or has one of these categories (0.1, 3.1.7).
 fn is_member(seen: &Seen<'_>, wanted: &[String]) -> bool {
     let Some(text) = seen.extra else { return false };
-    let extra: Extra = serde_json::from_str(text).unwrap_or_default();
+    has_any(&serde_json::from_str(text).unwrap_or_default(), seen.uri, wanted)
+}
+
+/// Whether the entry of an index says that what its sitemap lists has categories, and none of these (0.1, 3.2).
+#[must_use]
+pub fn has_others_only(entry: &Entry, wanted: &[String]) -> bool {
+    let extra = Extra::of_entry(entry);
+    let by_link = extra.links.iter().filter_map(|link| link.get("rel"));
+    let by_link = by_link.flat_map(|rel| rel.split_ascii_whitespace());
+    !wanted.is_empty()
+        && by_link.chain(extra.md.keys().map(String::as_str)).any(is_category)
+        && !has_any(&extra, &entry.loc, wanted)
+}
+
+fn has_any(extra: &Extra, base: &str, wanted: &[String]) -> bool {
     let is_wanted = |text: &str| wanted.iter().any(|one| one == text);
     let by_link = extra.links.iter().any(|link| {
         let get = |name: &str| link.get(name).map(String::as_str).unwrap_or_default();
@@ -159,7 +175,7 @@ fn is_member(seen: &Seen<'_>, wanted: &[String]) -> bool {
         if !is_category && !get("rel").split_ascii_whitespace().any(|rel| rel == "collection") {
             return false;
         }
-        let uri = absolute(seen.uri, get("href")).unwrap_or_else(|| get("href").to_owned());
+        let uri = absolute(base, get("href")).unwrap_or_else(|| get("href").to_owned());
         is_wanted(&uri)
             || is_category && is_wanted(get("title"))
             || Collection::labels(&uri).iter().any(|label| is_wanted(label))
@@ -173,7 +189,40 @@ fn is_category(name: &str) -> bool {
     ["subject", "category", "tag", "keyword", "keywords"].iter().any(|known| last.eq_ignore_ascii_case(known))
 }
 
+impl Reader {
+    /// The collections and categories that are selected, in order; none if all are.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn selected(&self) -> Result<Vec<String>> {
+        let text = self.meta(KEY)?.unwrap_or_default();
+        Ok(text.lines().filter_map(|line| line.strip_prefix("collection=")).map(str::to_owned).collect())
+    }
+
+    /// Whether the lists of a set were read for a selection that is not that of now, so that some were left alone.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn was_selected_otherwise(&self, rset: i64) -> Result<bool> {
+        let noted = self.meta(&selected_key(rset))?.filter(|noted| !noted.is_empty());
+        Ok(noted.is_some() && noted != Some(self.selected()?.join("\n")))
+    }
+}
+
+/// Where the selection is kept for which some lists of a set were left alone.
+fn selected_key(rset: i64) -> String {
+    format!("selected {rset}")
+}
+
 impl Transaction<'_> {
+    /// Notes for which selection lists of a set were left alone; none if all were read.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn note_selected(&self, rset: i64, selected: &[String]) -> Result<()> {
+        set_meta(self.connection(), &selected_key(rset), &selected.join("\n"))
+    }
+
     /// Whether the filter leaves a resource out that is called `name` in its directory. `directory` is its set's.
     pub(super) fn leaves_out(&mut self, directory: i64, name: &str, record: &Record) -> Result<bool> {
         if self.filter.is_for_all() {

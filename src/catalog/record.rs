@@ -40,6 +40,20 @@ impl Extra {
         self.md.get(Entry::PREFERRED).map(String::as_str)
     }
 
+    /// Attributes that have no column of their own, and links.
+    pub(super) fn of_entry(entry: &Entry) -> Self {
+        let mut extra = Self::default();
+        for (name, value) in entry.md.iter() {
+            if !matches!(name, "hash" | "length" | "type" | "encoding" | "path") {
+                extra.md.insert(name.to_owned(), value.to_owned());
+            }
+        }
+        for link in &entry.links {
+            extra.links.push(link.0.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect());
+        }
+        extra
+    }
+
     fn is_empty(&self) -> bool {
         let Self { encoding, length, lastmod, changefreq, md, links } = self;
         let texts = [encoding, lastmod, changefreq];
@@ -99,16 +113,8 @@ impl Record {
                 .filter(|text| !facts.lastmod.is_some_and(|at| at.is_written(text)))
                 .cloned(),
             changefreq: entry.changefreq.clone(),
-            ..Extra::default()
+            ..Extra::of_entry(entry)
         };
-        for (name, value) in entry.md.iter() {
-            if !matches!(name, "hash" | "length" | "type" | "encoding" | "path") {
-                extra.md.insert(name.to_owned(), value.to_owned());
-            }
-        }
-        for link in &entry.links {
-            extra.links.push(link.0.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect());
-        }
         let says = EntrySays {
             uri: &uri,
             hashes: &facts.hashes,

@@ -1,6 +1,7 @@
 //! W3C datetimes (core 7), in every precision and with every offset.
 
 use std::fmt;
+use std::time::Duration;
 
 use jiff::{Timestamp, civil, tz};
 use thiserror::Error;
@@ -36,6 +37,12 @@ impl Datetime {
     #[must_use]
     pub fn nanos(self) -> i64 {
         self.0
+    }
+
+    /// Whether it lies more than so much after another.
+    #[must_use]
+    pub fn is_later_by(self, margin: Duration, other: Self) -> bool {
+        u64::try_from(self.0.saturating_sub(other.0)).is_ok_and(|nanos| Duration::from_nanos(nanos) > margin)
     }
 
     /// Now, by the clock of this machine.

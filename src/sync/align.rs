@@ -3,9 +3,10 @@
 //! A change without a time is told from others by its entry, and by how many of the same entry came before it in its list. A
 //! list grows at its end, or is a window that slides: what the end of the edition before and the beginning of this one share is
 //! known. A list that keeps the newest change of each resource loses entries in its middle: then each entry that the edition
-//! before had as often is known. What follows the last known entry is new.
+//! before had as often is known. What follows the last known entry is new. A list of what is different from an earlier state
+//! withdraws what has become as it was: an entry that older ones outlive, of a resource that it does not name any more.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// How a list continues its edition before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,12 +27,26 @@ pub(super) struct Alignment {
     /// From here on, all are new.
     pub(super) new_from: u64,
     pub(super) continues: Continues,
+    /// Whether an entry was withdrawn.
+    pub(super) withdrawn: bool,
+}
+
+/// The digest of an entry, from that of its URI and that of all of it: half of each.
+pub(super) fn digest(uri: [u8; 32], entry: [u8; 32]) -> u64 {
+    let [a, b, c, d, ..] = uri;
+    let [e, f, g, h, ..] = entry;
+    u64::from_be_bytes([a, b, c, d, e, f, g, h])
+}
+
+/// What of a digest is that of the URI.
+fn resource(digest: u64) -> u64 {
+    digest >> 32
 }
 
 /// Aligns the digests of the entries of two editions, each from the oldest change to the newest.
 pub(super) fn align(before: &[u64], now: &[u64]) -> Alignment {
     if before.is_empty() || now.is_empty() {
-        return Alignment { done: 0, new_from: u64::MAX, continues: Continues::Unknown };
+        return Alignment { done: 0, new_from: u64::MAX, continues: Continues::Unknown, withdrawn: false };
     }
     let overlap = overlap(before, now);
     let mut left: HashMap<u64, u64> = HashMap::new();
@@ -50,7 +65,7 @@ pub(super) fn align(before: &[u64], now: &[u64]) -> Alignment {
         .collect();
     let known = is_known.iter().filter(|known| **known).count();
     if known == 0 {
-        return Alignment { done: 0, new_from: u64::MAX, continues: Continues::Nothing };
+        return Alignment { done: 0, new_from: u64::MAX, continues: Continues::Nothing, withdrawn: false };
     }
     let (done, new_from) = match overlap == known || overlap > 0 && is_window(before, now, overlap) {
         true => (overlap, overlap),
@@ -60,7 +75,16 @@ pub(super) fn align(before: &[u64], now: &[u64]) -> Alignment {
             (first_unknown, last_known)
         }
     };
-    Alignment { done: done as u64, new_from: new_from as u64, continues: Continues::Known }
+    let withdrawn = is_any_withdrawn(before, now);
+    Alignment { done: done as u64, new_from: new_from as u64, continues: Continues::Known, withdrawn }
+}
+
+/// Whether an entry has gone that came after one that is still there, of a resource that is not named any more.
+fn is_any_withdrawn(before: &[u64], now: &[u64]) -> bool {
+    let entries: HashSet<u64> = now.iter().copied().collect();
+    let resources: HashSet<u64> = now.iter().copied().map(resource).collect();
+    let mut rest = before.iter().skip_while(|digest| !entries.contains(digest));
+    rest.any(|digest| !resources.contains(&resource(*digest)))
 }
 
 /// Whether the overlap alone is known, rather than all entries that the edition before had, too: where this edition is as long
@@ -96,12 +120,30 @@ mod tests {
     use super::*;
 
     fn letters(text: &str) -> Vec<u64> {
-        text.bytes().map(u64::from).collect()
+        // A letter is an entry, of the resource that is its small one.
+        text.bytes().map(|byte| u64::from(byte.to_ascii_lowercase()) << 32 | u64::from(byte)).collect()
+    }
+
+    #[test]
+    fn what_older_entries_outlive_is_withdrawn() {
+        for (before, now, withdrawn) in [
+            ("abc", "ac", true),
+            ("abc", "ab", true),
+            ("abc", "abcd", false),
+            // It has changed again.
+            ("abc", "acB", false),
+            // A window that slides.
+            ("abc", "bcd", false),
+            ("abc", "c", false),
+            ("abcd", "bd", true),
+        ] {
+            assert_eq!(align(&letters(before), &letters(now)).withdrawn, withdrawn, "{before} {now}");
+        }
     }
 
     /// The entries of `now` that are not known, and those of them that are new.
     fn unknown(before: &str, now: &str) -> (String, String, Continues) {
-        let Alignment { done, new_from, continues } = align(&letters(before), &letters(now));
+        let Alignment { done, new_from, continues, .. } = align(&letters(before), &letters(now));
         let from = |place: u64| now.chars().skip(usize::try_from(place).unwrap_or(usize::MAX)).collect();
         (from(done), from(new_from), continues)
     }

@@ -200,7 +200,7 @@ fn compare(engine: &Engine, set: &SetRow, lists: Lists, mut audit: Audit) -> Res
         }
         // Of what was not read nobody knows what it lists.
         if all {
-            comparison.extra(oldest, |path| {
+            comparison.extra(oldest, !lists.excluded.is_empty(), |path| {
                 audit.extra.add(Finding { path, uri: None, differences: Vec::new(), problem: None });
             })?;
         }

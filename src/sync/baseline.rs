@@ -151,6 +151,7 @@ fn apply(
     let mut summary = Summary { not_modified: lists.unchanged.len() as u64, ..Summary::default() };
     let cursor = lists.cursor();
     let edition = lists.edition();
+    let (excluded, selected) = (lists.excluded.clone(), Arc::clone(&lists.selected));
     let (unfinished, state) = (lists.unfinished.clone(), editions::state(&lists));
     let mut complete = lists.failed.is_empty();
     let known = writer.documents(set.id)?;
@@ -168,11 +169,19 @@ fn apply(
         kept.extend(known.iter().filter(|row| !asked.contains(row.url.as_str())).map(|row| row.id));
         current.extend(&kept);
     }
+    // What is not selected stays, as far as it was read for another selection.
+    let left_alone = known.iter().filter(|row| excluded.contains(&row.url)).map(|row| row.id);
+    kept.extend(left_alone.clone());
+    current.extend(left_alone);
+    if complete || !excluded.is_empty() {
+        transaction.note_selected(set.id, &selected)?;
+    }
     transaction.keep(kept);
     for row in &lists.indexes {
         let known = DocumentRow { etag: None, last_modified: None, ..row.clone() };
         // While a part is missing, the index is read again, or nobody would ask for that part.
-        current.insert(transaction.put_document(set.id, if complete { row } else { &known })?);
+        let has_all = complete && excluded.is_empty();
+        current.insert(transaction.put_document(set.id, if has_all { row } else { &known })?);
     }
     let read_some = !lists.read.is_empty();
     // A list of which it is not known when it was made undoes no change, but where it has changed since it was read last.

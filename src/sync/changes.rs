@@ -40,7 +40,8 @@ pub(super) enum Outcome {
     Unchanged,
     /// Changes were applied.
     Applied(Summary),
-    /// Changes were applied, among them a deletion of what is not in the tree: it may have another URI there.
+    /// Changes were applied, among them a deletion of what is not in the tree: it may have another URI there; or one that was told
+    /// before is not told any more.
     Doubtful(Summary),
     /// Changes were applied, and others are missing before them.
     Gap(Summary),
@@ -165,11 +166,11 @@ pub(super) async fn bring(
     let (mapper, status, store) = (Arc::clone(&engine.mapper), Arc::clone(engine.status()), Arc::clone(&engine.store));
     let own = set.clone();
     let partial = !errors.is_empty();
-    let Applied { mut summary, fresh, gap, absent } =
+    let Applied { mut summary, fresh, gap, doubtful } =
         engine.ledger.step(move |writer| apply(writer, &mapper, &status, &store, &own, plan, &kept)).await?;
     summary.partial |= partial;
     fresh.into_iter().for_each(|fresh| engine.look_at(fresh));
-    let outcome = match (gap, absent) {
+    let outcome = match (gap, doubtful) {
         (true, _) => Outcome::Gap(summary),
         (false, true) => Outcome::Doubtful(summary),
         (false, false) => Outcome::Applied(summary),
@@ -231,8 +232,8 @@ struct Applied {
     fresh: Vec<Fresh>,
     /// Whether changes are missing before those that were applied.
     gap: bool,
-    /// Whether a deletion named what is not in the tree.
-    absent: bool,
+    /// Whether a deletion named what is not in the tree, or a change was withdrawn.
+    doubtful: bool,
 }
 
 /// Where what is missing is taken from.
@@ -453,7 +454,7 @@ fn apply(
         }
     }
     let mut feeds = Vec::new();
-    let mut gap = None;
+    let (mut gap, mut withdrawn) = (None, false);
     // A document that gives no interval, and tells of nothing, says nothing of what is missing.
     let mut tells = plan.left.is_empty();
     for Left { mut feed, documents, failure, hole, until } in plan.left {
@@ -473,6 +474,7 @@ fn apply(
                 failure = Some(why);
                 break;
             }
+            withdrawn |= survey.withdrawn;
             let end = step.document(document, survey)?;
             if end.broken.is_some() && (!step.stale.is_empty() || step.transaction.awaits_return()) {
                 // Whether these have happened again, or what came after, only what was not read tells: all of it is gone
@@ -548,5 +550,5 @@ fn apply(
     }
     let summary = Summary { partial, ..Summary::of(&tally) };
     let changes = transaction.commit()?;
-    Ok((Applied { summary, fresh, gap: gap.is_some() || forgot, absent: tally.absent > 0 }, changes))
+    Ok((Applied { summary, fresh, gap: gap.is_some() || forgot, doubtful: withdrawn || tally.absent > 0 }, changes))
 }

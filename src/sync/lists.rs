@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{Seek, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -17,7 +18,7 @@ use super::spooled::{About, Spooled};
 use super::status::Status;
 use super::{editions, priority};
 use crate::bounds::{self, Beyond, Bounds};
-use crate::catalog::{CatalogError, DocumentRow, Record, Transaction};
+use crate::catalog::{CatalogError, DocumentRow, Record, Transaction, has_others_only};
 use crate::document::{Capability, Change, Datetime, Dialect, Entry, Facts, Head, Kind, Limits, Reader, Warnings};
 use crate::path::Mapper;
 use crate::source::{Asked, Client, SourceError, Trouble, Validators};
@@ -39,6 +40,10 @@ pub(super) struct Lists {
     pub(super) indexes: Vec<DocumentRow>,
     /// The `at` of what names a list: of its index, or of the page before it.
     pub(super) inherited: HashMap<String, Datetime>,
+    /// Those that were not asked for: their index says that they list nothing that is selected.
+    pub(super) excluded: Vec<String>,
+    /// The selection, where that is so.
+    pub(super) selected: Arc<[String]>,
     /// Documents that could not be downloaded or read, and editions that were mixed.
     pub(super) failed: Vec<SourceError>,
     /// One that is newer than what names it, while others are not: they may be being written.
@@ -126,6 +131,8 @@ pub(super) struct Part {
     pub(super) at: Option<Datetime>,
     pub(super) from: Option<Datetime>,
     pub(super) until: Option<Datetime>,
+    /// Whether its index says that it lists nothing that is selected.
+    pub(super) is_excluded: bool,
 }
 
 /// What the indexes of a list name, to compare editions.
@@ -162,6 +169,8 @@ pub(super) struct Bringer {
     pub(super) capability: Capability,
     pub(super) bounds: Bounds,
     pub(super) prefer: Option<Arc<str>>,
+    /// Collections and categories that are selected, if any are.
+    pub(super) selected: Arc<[String]>,
     /// Whether caches on the way are to ask the server itself.
     pub(super) past_caches: bool,
 }
@@ -245,6 +254,11 @@ async fn once(bringer: &Bringer, roots: &[String], known: &[DocumentRow]) -> (Li
                 named.indexes.push((url.clone(), outline));
                 named.at.extend(parts.iter().filter_map(|part| Some((part.url.clone(), part.at?))));
                 lists.indexes.push(row);
+                let (excluded, parts): (Vec<Part>, Vec<Part>) = parts.into_iter().partition(|part| part.is_excluded);
+                if !excluded.is_empty() {
+                    lists.selected = Arc::clone(&bringer.selected);
+                }
+                lists.excluded.extend(excluded.into_iter().map(|part| part.url));
                 let wanted = |part: Part| Wanted { url: part.url, depth: depth + 1, inherited: part.at.or(at) };
                 parts.into_iter().map(wanted).collect()
             }
@@ -491,6 +505,8 @@ pub(super) fn record(
     }
 }
 
+/// How much later than it was sent a list may be dated without a word: clocks differ.
+const AHEAD: Duration = Duration::from_secs(60);
 /// How much is read of a document to see its head.
 const HEAD: usize = 64 << 10;
 
@@ -526,6 +542,12 @@ fn inspect(body: Body, url: String, depth: usize, bringer: &Bringer) -> Result<G
         return Err(SourceError::new(
             &url,
             Trouble::Nowhere(format!("it is a {other}, where a {wanted} was expected")),
+        ));
+    }
+    if let Some(at) = facts.at.filter(|at| !wanted.tells_changes() && at.is_later_by(AHEAD, date)) {
+        bringer.status.warning(&format!(
+            "{url}: it says that it was made at {at}, and was sent at {date}: if its clock or its time zone is not that of its \
+             changes, those that are dated between the two are taken for known"
         ));
     }
     let mut about = About::of(&head, &facts, &base);
@@ -577,7 +599,8 @@ fn inspect(body: Body, url: String, depth: usize, bringer: &Bringer) -> Result<G
                 let Facts { at, from, until, .. } = facts;
                 // Not its bytes: those may differ by the time at which they were compressed.
                 outline.add(child.as_str(), &facts);
-                parts.push(Part { url: child.to_string(), at, from, until });
+                let is_excluded = dialect == Dialect::V0_1 && has_others_only(&entry, &bringer.selected);
+                parts.push(Part { url: child.to_string(), at, from, until, is_excluded });
             }
             Err(error) => bringer.status.warning(&format!("{url}, line {}: {:?}: {error}", entry.line, entry.loc)),
         }

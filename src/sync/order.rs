@@ -12,7 +12,7 @@ use std::io::{BufRead as _, BufReader, BufWriter, Seek as _, SeekFrom, Write as 
 
 use sha2::{Digest as _, Sha256};
 
-use super::align::{Continues, align, overlap};
+use super::align::{self, Continues, align, overlap};
 use super::lists::Budget;
 use super::spooled::{About, Entries, Spooled, digest_entry};
 use crate::bounds::{self, Beyond};
@@ -54,6 +54,8 @@ pub(super) struct Survey {
     pub(super) edition: Vec<u64>,
     /// How it continues the edition before it.
     pub(super) continues: Continues,
+    /// Whether it does not tell any more of a change that came after others of which it does.
+    pub(super) withdrawn: bool,
     /// From here on, in that order, changes without a time have happened since the edition before.
     pub(super) new_from: u64,
     /// Why it cannot be read to its end.
@@ -161,7 +163,7 @@ pub(super) fn survey(
             let own: [u8; 32] = own.finalize().into();
             hasher.update(own);
             if times.len() <= MOST_EDITION {
-                digests.push(short(&own));
+                digests.push(align::digest(Sha256::digest(&entry.loc).into(), own));
             }
             let entries = times.len() as u64;
             if feed.read.iter().any(|beginning| beginning.entries == entries) {
@@ -210,6 +212,7 @@ pub(super) fn survey(
             Continues::Nothing if reaches_back => Continues::Known,
             other => other,
         },
+        withdrawn: alignment.withdrawn && cut.is_none(),
         new_from: alignment.new_from,
         cut,
     })
@@ -222,12 +225,6 @@ pub(super) fn latest(entry: &Entry, datetime: Datetime) -> Datetime {
         true => Datetime::from_nanos(datetime.nanos().saturating_add(DAY - 1)),
         false => datetime,
     }
-}
-
-/// The first bytes of a digest.
-fn short(digest: &[u8; 32]) -> u64 {
-    let [a, b, c, d, e, f, g, h, ..] = *digest;
-    u64::from_le_bytes([a, b, c, d, e, f, g, h])
 }
 
 impl Order {

@@ -128,6 +128,7 @@ async fn one(
     remembered: bool,
 ) -> Result<Option<Summary>, SyncError> {
     let How { lists, wide, accept_deletions } = how;
+    let lists = lists || engine.readers.ask(|reader| reader.was_selected_otherwise(row.id))?;
     let offers_changes = offers_changes(found);
     let known = engine.readers.ask(|reader| reader.feeds(row.id))?;
     let is_followed = offers_changes && !lists && row.state == SetState::Complete && !known.is_empty();
