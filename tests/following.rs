@@ -7,6 +7,7 @@ mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use support::changes::{Source, agrees, at, change, change_list, interval, link, mounted, next_second, told};
 use support::dump::{Item, package_with};
@@ -1224,4 +1225,38 @@ fn a_change_that_is_not_told_any_more_has_the_lists_read() {
         (vec!["a".into(), "b".into(), "d".into()], asked)
     );
     assert_eq!(mirror.status()["state"], "complete");
+}
+
+#[test]
+fn a_quiet_poll_is_one_request_and_looks_at_the_top_hourly() {
+    let source = Source::start(&[("/a", "a")], &["changelist"]);
+    source.changes("");
+    let mirror = Mirror::mount(&source.url("/"), "poll=1");
+    let asked = |from: usize| -> Vec<String> {
+        source.server.requests()[from..].iter().map(|request| request.path.clone()).collect()
+    };
+    let polls = |most: usize| {
+        let from = source.server.requests().len();
+        let began = Instant::now();
+        while asked(from).iter().filter(|path| *path == "/changelist.xml").count() < most {
+            assert!(began.elapsed() < Duration::from_secs(60), "{:?}", asked(from));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        asked(from)
+    };
+    assert_eq!(polls(3), ["/changelist.xml"; 3]);
+    // An hour goes by.
+    let then = jiff::Timestamp::now().as_nanosecond() - 3_601_000_000_000;
+    let noted = rusqlite::Connection::open(mirror.cache.join("catalog.db")).unwrap();
+    noted.busy_timeout(Duration::from_secs(10)).unwrap();
+    assert_eq!(noted.execute("UPDATE meta SET value = ?1 WHERE key = 'discovered'", [then.to_string()]).unwrap(), 1);
+    let from = source.server.requests().len();
+    polls(3);
+    let (asked, all) = (asked(from), source.server.requests());
+    let of_the_top = ["/.well-known/resourcesync", "/capabilitylist.xml"];
+    for path in of_the_top {
+        assert_eq!(asked.iter().filter(|one| *one == path).count(), 1, "{asked:?}");
+    }
+    let conditional = all[from..].iter().filter(|one| of_the_top.contains(&one.path.as_str()));
+    assert!(conditional.clone().all(|one| one.header("if-none-match").is_some()), "{:?}", conditional.collect::<Vec<_>>());
 }
