@@ -13,6 +13,7 @@
 //! holds it to them. They are plain numbers, and every room may use them.
 
 use std::fmt;
+use std::time::Duration;
 
 /// What a bound counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +116,7 @@ impl Bound {
         let what = match unit {
             Unit::Count => "a number",
             Unit::Bytes => "a number of bytes (K, M, G, T are understood)",
-            Unit::Seconds => "a number of seconds",
+            Unit::Seconds => "a duration, such as 90, 90s, 15m or 1h,",
         };
         format!("{what} from {} to {}", unit.show(*least), unit.show(*greatest))
     }
@@ -200,7 +201,8 @@ impl Bounds {
         let bound = TABLE.iter().find(|bound| bound.name == name).ok_or(Unfit::Unknown)?;
         let value = match bound.unit {
             Unit::Bytes => bytes(text),
-            Unit::Count | Unit::Seconds => text.parse().ok(),
+            Unit::Seconds => duration(text).map(|duration| duration.as_secs()),
+            Unit::Count => text.parse().ok(),
         };
         let value = value.filter(|value| (bound.least..=bound.greatest).contains(value)).ok_or(Unfit::Value(bound))?;
         (bound.set)(self, value);
@@ -221,6 +223,23 @@ pub fn bytes(text: &str) -> Option<u64> {
         _ => return None,
     };
     digits.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// A duration: a number of seconds, or of what its unit says (`90s`, `15m`, `2h`, `3d`, `1w`, `2 hours`, `1y`).
+#[must_use]
+pub fn duration(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).trim_end();
+    let seconds = match text[number.len()..].trim_start() {
+        "" | "s" | "second" | "seconds" => 1,
+        "m" | "minute" | "minutes" => 60,
+        "h" | "hour" | "hours" => 3600,
+        "d" | "day" | "days" => 86_400,
+        "w" | "week" | "weeks" => 604_800,
+        "y" | "year" | "years" => 31_557_600,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(seconds).map(Duration::from_secs)
 }
 
 /// A bound of what is held in memory, as a number of things there.

@@ -1258,5 +1258,9 @@ fn a_quiet_poll_is_one_request_and_looks_at_the_top_hourly() {
         assert_eq!(asked.iter().filter(|one| *one == path).count(), 1, "{asked:?}");
     }
     let conditional = all[from..].iter().filter(|one| of_the_top.contains(&one.path.as_str()));
-    assert!(conditional.clone().all(|one| one.header("if-none-match").is_some()), "{:?}", conditional.collect::<Vec<_>>());
+    assert!(
+        conditional.clone().all(|one| one.header("if-none-match").is_some()),
+        "{:?}",
+        conditional.collect::<Vec<_>>()
+    );
 }

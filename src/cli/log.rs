@@ -6,7 +6,8 @@ use std::sync::Arc;
 use tokio::net::unix::OwnedWriteHalf;
 
 use super::messages::{ChangeEntry, PlaceEntry, Request, Response, SyncEntry, VersionEntry};
-use super::{Done, Stop, control, exit, options, show};
+use super::{Done, Stop, control, exit, show};
+use crate::bounds;
 use crate::catalog::{How, VersionLog, Whence};
 use crate::document::Datetime;
 use crate::printable::line;
@@ -126,7 +127,7 @@ fn moment(text: &str) -> Result<Datetime, Stop> {
     }
     let span = text.trim().trim_end_matches("ago").trim_end();
     // A number alone is more likely a year than seconds.
-    let span = options::span(span).filter(|_| !span.ends_with(|c: char| c.is_ascii_digit()));
+    let span = bounds::duration(span).filter(|_| !span.ends_with(|c: char| c.is_ascii_digit()));
     let span = span.and_then(|span| i64::try_from(span.as_nanos()).ok());
     let moment = span.and_then(|span| Datetime::now().nanos().checked_sub(span));
     moment.map(Datetime::from_nanos).ok_or_else(|| {

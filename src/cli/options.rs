@@ -51,13 +51,13 @@ pub const DEFINITIONS: &[Definition] = &[
         "verify a file whole before its first byte is served; or serve files of 8 MiB and more in ranges meanwhile; or serve what does not verify, with a warning; or do not verify",
     ),
     define(
-        "timeout=SECONDS",
+        "timeout=DURATION",
         "30",
         "the longest wait for the next byte of progress; then a reader gets EIO, and the log says why",
     ),
     define("connections=N", "12", "the most connections to one host"),
     define("rate=BYTES", "no limit", "the most bytes a second (K, M, G are understood)"),
-    define("poll=SECONDS", "3600", "how often the Source is asked what changed; 0: only at mount and by `refresh`"),
+    define("poll=DURATION", "1h", "how often the Source is asked what changed; 0: only at mount and by `refresh`"),
     define(
         "relist=DURATION",
         "1d",
@@ -152,7 +152,7 @@ pub const DEFINITIONS: &[Definition] = &[
     define("ca=FILE", "the system's", "certificates to trust beside the system's, in PEM"),
     define("offline", "off", "leave the Source alone; serve what is in the cache"),
     define(
-        "wait=SECONDS",
+        "wait=DURATION",
         "60",
         "how long mount waits for the tree to be complete before it returns and goes on behind",
     ),
@@ -239,22 +239,6 @@ const ACCEPTED: &[&str] = &[
     "noexec",
     "exec",
 ];
-
-/// A duration: a number of seconds, or of what its unit says (`90s`, `15m`, `2h`, `3d`, `1w`, `2 hours`, `1y`).
-pub(super) fn span(text: &str) -> Option<Duration> {
-    let text = text.trim();
-    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).trim_end();
-    let seconds = match text[number.len()..].trim_start() {
-        "" | "s" | "second" | "seconds" => 1,
-        "m" | "minute" | "minutes" => 60,
-        "h" | "hour" | "hours" => 3600,
-        "d" | "day" | "days" => 86_400,
-        "w" | "week" | "weeks" => 604_800,
-        "y" | "year" | "years" => 31_557_600,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(seconds).map(Duration::from_secs)
-}
 
 /// The options of one mount.
 #[derive(Clone, Debug, PartialEq)]
@@ -406,22 +390,21 @@ impl Options {
                 ];
                 self.verify = choice(name, needs()?, &known)?;
             }
-            "timeout" => self.timeout = Duration::from_secs(number(name, needs()?, 1, 3600)?),
+            "timeout" => self.timeout = duration(name, needs()?, 1, 3600)?,
             "connections" => self.connections = usize::try_from(number(name, needs()?, 1, 256)?).unwrap_or(12),
             "rate" => self.rate = Some(bytes(name, needs()?)?),
             "poll" => {
-                let seconds = number(name, needs()?, 0, 31_536_000)?;
-                self.poll = (seconds > 0).then(|| Duration::from_secs(seconds));
+                self.poll = Some(duration(name, needs()?, 0, 31_536_000)?).filter(|poll| !poll.is_zero());
             }
             "relist" => {
                 let value = needs()?;
                 let wrong = || format!("-o relist={value}: not a duration; give 0, 12h, 1d or 7d");
-                self.relist = Some(span(value).ok_or_else(wrong)?).filter(|relist| !relist.is_zero());
+                self.relist = Some(bounds::duration(value).ok_or_else(wrong)?).filter(|relist| !relist.is_zero());
             }
             "revalidate" => {
                 let value = needs()?;
                 let wrong = || format!("-o revalidate={value}: not a duration; give 0, 10m, 1h or 1d");
-                self.revalidate = Some(Some(span(value).ok_or_else(wrong)?).filter(|age| !age.is_zero()));
+                self.revalidate = Some(Some(bounds::duration(value).ok_or_else(wrong)?).filter(|age| !age.is_zero()));
             }
             "notify" => self.notify = choice(name, needs()?, &[("auto", true), ("off", false)])?,
             "listen" => self.listen = Some(address(needs()?)?),
@@ -438,7 +421,7 @@ impl Options {
             "keep" => {
                 let value = needs()?;
                 let wrong = || format!("-o keep={value}: not a duration; give 0, 12h, 30d, 10y or all");
-                self.keep = if value == "all" { Duration::MAX } else { span(value).ok_or_else(wrong)? };
+                self.keep = if value == "all" { Duration::MAX } else { bounds::duration(value).ok_or_else(wrong)? };
             }
             "set" => self.set = Some(needs()?.to_owned()),
             "prefer" => self.prefer = Some(needs()?.to_owned()),
@@ -490,7 +473,7 @@ impl Options {
             "allow_http" => self.allow_http = true,
             "ca" => self.ca = Some(absolute(needs()?)?),
             "offline" => self.offline = true,
-            "wait" => self.wait = Duration::from_secs(number(name, needs()?, 0, 86_400)?),
+            "wait" => self.wait = duration(name, needs()?, 0, 86_400)?,
             "bg" => self.bg = true,
             "visible" => self.visible = true,
             "uid" => self.uid = Some(id(name, needs()?)?),
@@ -628,6 +611,13 @@ fn number(name: &str, value: &str, least: u64, most: u64) -> Result<u64, String>
         .ok_or_else(|| format!("-o {name}={value}: expected a number from {least} to {most}"))
 }
 
+/// A duration of so many seconds.
+fn duration(name: &str, value: &str, least: u64, most: u64) -> Result<Duration, String> {
+    let wrong =
+        || format!("-o {name}={value}: expected a duration from {least} to {most} seconds, such as 90, 90s, 15m or 1h");
+    bounds::duration(value).filter(|span| (least..=most).contains(&span.as_secs())).ok_or_else(wrong)
+}
+
 /// A number of bytes that is not 0.
 fn bytes(name: &str, value: &str) -> Result<u64, String> {
     let wrong = || format!("-o {name}={value}: expected a number of bytes, such as 500M or 2G");
@@ -679,6 +669,8 @@ mod tests {
         .unwrap();
         assert_eq!(options.cache.as_deref(), Some(Path::new("/c")));
         assert_eq!((options.cache_size, options.rate), (Some(2 << 30), Some(500 << 10)));
+        let polls = ["poll=90", "poll=90s", "poll=15m", "poll=1h", "poll=30d"].map(|text| parse(text).unwrap().poll);
+        assert_eq!(polls, [90, 90, 900, 3600, 2_592_000].map(|seconds| Some(Duration::from_secs(seconds))));
         assert_eq!((options.poll, options.umask, options.uid), (None, 0o077, Some(0)));
         assert!(options.content_all && options.verify == Verify::Stream);
     }
@@ -687,8 +679,9 @@ mod tests {
     fn what_is_wrong_is_named() {
         for (text, part) in [
             ("bogus", "-o bogus: there is no such option"),
-            ("timeout=x", "expected a number from 1 to 3600"),
-            ("timeout", "needs a value: timeout=SECONDS"),
+            ("timeout=x", "expected a duration from 1 to 3600 seconds"),
+            ("timeout=2h", "expected a duration from 1 to 3600 seconds"),
+            ("timeout", "needs a value: timeout=DURATION"),
             ("verify=maybe", "expected verify=strict|stream|warn|off"),
             ("umask=999", "not an octal number"),
             ("uid=nobody-at-all", "neither a number nor a name of a user"),
@@ -703,7 +696,7 @@ mod tests {
             ("index=@self", "such names have a meaning; give one such as index.html"),
             ("limit_depth", "needs a value: limit_NAME=VALUE"),
             ("limit_depth=0", "-o limit_depth=0: expected a number from 1 to 32"),
-            ("limit_patch_time=4s", "expected a number of seconds from 1 to 3600"),
+            ("limit_patch_time=4q", "expected a duration, such as 90, 90s, 15m or 1h, from 1 to 3600"),
             ("limit_document=1Q", "expected a number of bytes (K, M, G, T are understood) from 1K to 1024T"),
             (
                 "limit_documnet=1G",
@@ -728,9 +721,9 @@ mod tests {
                 Some((name, "DIR" | "FILE" | "NAME" | "GLOB" | "TYPE")) => (name, Some("/x")),
                 Some((name, "ADDR")) => (name, Some("127.0.0.1:8088")),
                 Some((name, "URL")) => (name, Some("https://x.example/hook/,listen=127.0.0.1:8088")),
-                Some((name, "DURATION" | "DURATION|all")) => (name, Some("30d")),
+                Some((name, "DURATION" | "DURATION|all")) => (name, Some("30m")),
                 Some((name, "TIME")) => (name, Some("2013-01-31")),
-                Some((name, "BYTES" | "SECONDS" | "N" | "ID" | "OCTAL")) => (name, Some("7")),
+                Some((name, "BYTES" | "N" | "ID" | "OCTAL")) => (name, Some("7")),
                 Some((name, choices)) => (name, choices.split('|').next()),
             };
             let text = value.map_or_else(|| name.to_owned(), |value| format!("{name}={value}"));
