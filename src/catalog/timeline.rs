@@ -265,8 +265,12 @@ impl<'s> Timeline<'s> {
             }
             return;
         }
-        if let Some(index) = self.in_force(moment).filter(|index| came_then || self.spans[*index].begin < moment) {
+        let Some(index) = self.in_force(moment) else { return };
+        if came_then || self.spans[index].begin < moment {
             self.ends(index, moment, how);
+        } else if let Some(before) = self.before(moment, index) {
+            // What is there again since that moment, be it by its `lastmod` alone, came after that.
+            self.spans[before].gone = Some(how);
         }
     }
 
@@ -458,6 +462,18 @@ mod tests {
             Event::Gone => {}
         }
         written(timeline, next)
+    }
+
+    #[test]
+    fn what_is_older_than_its_creation_does_not_hide_a_deletion() {
+        let history = History::from([(1, Event::Is(1, 0)), (634, Event::Gone), (884, Event::Is(0, 250))]);
+        let (mut spans, mut next) = (mounted(&history), 100);
+        for at in history.keys() {
+            spans = change(spans, &[FIRST], &history, *at, &mut next);
+        }
+        for at in [1, 633, 634, 883, 884] {
+            assert_eq!(shown(&spans, at), hashes(&history, at), "at {at}: {spans:#?}");
+        }
     }
 
     proptest! {
