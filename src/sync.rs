@@ -601,7 +601,7 @@ impl Engine {
         self.wanted.send_replace(());
         let is_otherwise = |set: SetRow| self.readers.ask(|reader| reader.was_selected_otherwise(set.id));
         let otherwise: Vec<bool> = self.sets()?.into_iter().map(is_otherwise).collect::<Result<_, _>>()?;
-        if otherwise.contains(&true) {
+        if otherwise.contains(&true) && !self.config.offline {
             self.sync(Trigger::Poll).await?;
         }
         Ok(())

@@ -4,8 +4,10 @@ use std::collections::HashSet;
 
 use rusqlite::{OptionalExtension, params};
 
+use super::reader::Reader;
 use super::rows::{DocumentRow, Seed, SetState, SyncResult};
 use super::transaction::Transaction;
+use super::writer::{Writer, set_meta};
 use super::{CatalogError, ROOT};
 use crate::document::Datetime;
 
@@ -112,6 +114,14 @@ impl Transaction<'_> {
         result.at.filter(|at| *at <= Datetime::now()).map_or(Ok(()), |at| self.put_snapshot(rset, at, true))
     }
 
+    /// Has the lists of a set read with its next sync, or looked at.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn want_lists(&self, rset: i64) -> Result<()> {
+        set_meta(self.connection(), &listed_key(rset), "")
+    }
+
     /// Notes that the changes of a set were followed, and from what.
     ///
     /// # Errors
@@ -132,5 +142,54 @@ impl Transaction<'_> {
         self.transaction
             .execute("UPDATE rset SET seed = ?2, why = ?3 WHERE id = ?1", params![rset, seed.from, seed.why])?;
         Ok(())
+    }
+}
+
+/// Where it is kept when the lists of a set were read or found unchanged last: a time in nanoseconds; an empty text if they are to be.
+fn listed_key(rset: i64) -> String {
+    format!("listed {rset}")
+}
+
+/// Where it is kept why not all of a set is in step, in words: an empty text if it is.
+fn behind_key(rset: i64) -> String {
+    format!("behind {rset}")
+}
+
+impl Reader {
+    /// When the lists of a set were read or found unchanged last: `Some(None)` if they are to be now.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn listed(&self, rset: i64) -> Result<Option<Option<Datetime>>> {
+        Ok(self.meta(&listed_key(rset))?.map(|text| text.parse().ok().map(Datetime::from_nanos)))
+    }
+
+    /// Why not all that the Source publishes of a set is in the tree, whatever its state.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn behind(&self, rset: i64) -> Result<Option<String>> {
+        if self.was_selected_otherwise(rset)? {
+            return Ok(Some("lists of what is selected now have not been read yet".to_owned()));
+        }
+        Ok(self.meta(&behind_key(rset))?.filter(|why| !why.is_empty()))
+    }
+}
+
+impl Writer {
+    /// Notes that the lists of a set were read or found unchanged.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn note_listed(&self, rset: i64, when: Datetime) -> Result<()> {
+        self.set_meta(&listed_key(rset), &when.nanos().to_string())
+    }
+
+    /// Notes why not all of a set is in step; `None` if it is.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn note_behind(&self, rset: i64, why: Option<&str>) -> Result<()> {
+        self.set_meta(&behind_key(rset), why.unwrap_or_default())
     }
 }

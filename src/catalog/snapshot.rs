@@ -115,6 +115,15 @@ impl Transaction<'_> {
         Ok(known.and_then(|(_, read)| read.parse().ok()).map(Datetime::from_nanos))
     }
 
+    /// Whether this is the edition of lists without a time that was noted last.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn is_edition_known(&self, rset: i64, edition: &str) -> Result<bool> {
+        let known = meta(self.connection(), &format!("edition {rset}"))?;
+        Ok(known.as_deref().and_then(|text| text.split_once(' ')).is_some_and(|(known, _)| known == edition))
+    }
+
     /// Whether lists that may be being written are to be waited for: until they have been in this state for so long, in
     /// nanoseconds. It is new if `begins` says so.
     ///

@@ -637,7 +637,10 @@ impl<'w> Transaction<'w> {
     fn each_unseen(&self, rset: i64, mut visit: impl FnMut(Gone)) -> Result<u64> {
         // Rows are visited while names are only marked; the statement ends before anything changes.
         let mut statement = self.transaction.prepare_cached(concat!(
-            "SELECT n.id, n.parent, n.name, n.version, CASE WHEN ?3 THEN v.document END FROM name n
+            "SELECT n.id, n.parent, n.name, n.version, CASE WHEN ?3 THEN v.document END,
+                 ?3 AND v.document = ?7 AND v.change < ?5
+                     AND EXISTS (SELECT 1 FROM version b WHERE b.name = n.id AND b.until IS NOT NULL)
+             FROM name n
              LEFT JOIN version v ON (?3 OR ?4 IS NOT NULL) AND v.id = n.version
              WHERE n.rset = ?1 AND n.version IS NOT NULL
                  AND NOT COALESCE(v.change < ?5 AND (v.begin >= ?4 OR ",
@@ -646,7 +649,7 @@ impl<'w> Transaction<'w> {
         ))?;
         let (at, seen) = (self.snapshot.map(Snapshot::at), self.snapshot.map(Snapshot::seen));
         let kinds = self.snapshot.map(Snapshot::kinds);
-        let mut rows = statement.query(params![rset, kinds, !self.kept.is_empty(), at, How::LISTED, seen])?;
+        let mut rows = statement.query(params![rset, kinds, !self.kept.is_empty(), at, How::LISTED, seen, NOBODY])?;
         let mut doubtful = 0;
         while let Some(row) = rows.next()? {
             let id: i64 = row.get(0)?;
@@ -654,7 +657,9 @@ impl<'w> Transaction<'w> {
             if self.seen.contains(id) || document.is_some_and(|document| self.kept.contains(&document)) {
                 continue;
             }
-            if document == Some(SHARED) {
+            // Of what went and came back by changes, a document that has not changed may list what it was before, and is.
+            let came_back = row.get::<_, Option<bool>>(5)?.unwrap_or_default();
+            if document == Some(SHARED) || came_back {
                 doubtful += 1;
                 continue;
             }

@@ -176,14 +176,15 @@ pub(super) struct SetReport {
 }
 
 impl SetReport {
-    fn of(set: &SetRow, feeds: &[Feed], channels: &[Channel]) -> Self {
+    fn of(set: &SetRow, feeds: &[Feed], channels: &[Channel], behind: Option<&str>) -> Self {
         let text = |time: Option<Datetime>| time.map(|time| time.to_string());
         // What one feed has not told yet may be missing.
         let followed = feeds.iter().map(|feed| feed.cursor).min().flatten();
         let notified = channels.iter().filter(|one| one.rset == set.id).filter_map(|one| one.cursor).max();
         let followed = followed.max(notified);
-        let behind = set.state == SetState::Complete && feeds.iter().any(|feed| feed.failure.is_some());
-        let state = if behind { SetState::Partial } else { set.state };
+        let is_partial = set.state == SetState::Complete
+            && (behind.is_some() || feeds.iter().any(|feed| feed.failure.is_some()));
+        let state = if is_partial { SetState::Partial } else { set.state };
         Self {
             name: set.label.clone(),
             capability_list: set.key.clone(),
@@ -376,7 +377,9 @@ impl Reporter {
         let synced = sets.iter().filter_map(|set| set.synced).min().max(status.synced());
         let feeds = |set: &SetRow| engine.readers().ask(|reader| reader.feeds(set.id)).unwrap_or_default();
         let channels = engine.readers().ask(|reader| reader.channels()).unwrap_or_default();
-        let shown: Vec<SetReport> = sets.iter().map(|set| SetReport::of(set, &feeds(set), &channels)).collect();
+        let behind = |set: &SetRow| engine.readers().ask(|reader| reader.behind(set.id)).ok().flatten();
+        let of_set = |set: &SetRow| SetReport::of(set, &feeds(set), &channels, behind(set).as_deref());
+        let shown: Vec<SetReport> = sets.iter().map(of_set).collect();
         // A mount that was not looked at since it began lacks them all the same.
         let lacking = engine.lacking();
         let mut warnings = status.warnings();
@@ -395,7 +398,7 @@ impl Reporter {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             state: self.state(&shown, !lacking.is_empty()),
-            reason: engine.status().failure(),
+            reason: engine.status().failure().or_else(|| sets.iter().find_map(behind)),
             activity: if progress.phase.is_empty() { "idle" } else { progress.phase }.to_owned(),
             resources: sets.iter().map(SetRow::shown).sum(),
             sets: shown,

@@ -385,6 +385,11 @@ impl Client {
     }
 
     /// The documents that discovery has read.
+    /// Forgets what was read of pages that say what a Source has: they are asked for anew, whatever their validators.
+    pub fn forget_pages(&self) {
+        self.memory.clear();
+    }
+
     pub(super) fn memory(&self) -> &Memory {
         &self.memory
     }

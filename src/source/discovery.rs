@@ -159,6 +159,10 @@ const MOST_REMEMBERED: usize = 64;
 const MOST_BYTES: usize = 64 << 10;
 
 impl Memory {
+    pub(super) fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     fn get(&self, url: &Url) -> Option<(Validators, Page)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(url).cloned()
     }

@@ -27,7 +27,7 @@ use crate::store::Store;
 /// An edition of the lists of a set that was read whole.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Edition {
-    /// The newest `at` of what was read of it. One without a time is of when it was read.
+    /// The smallest `at` of the documents that the others are named by. Without a time, it is of when it was read.
     pub(super) at: Option<Datetime>,
 }
 
@@ -84,8 +84,7 @@ pub(super) async fn bring(
     })?;
     let recent = if beside.is_some() { Recent::wanted() } else { Recent::default() };
     let budget = Budget::new(&engine.config.bounds);
-    let newest = lists.read.iter().map(|document| document.at()).chain(lists.indexes.iter().map(|row| row.at)).max();
-    let edition = newest.filter(|_| !lists.read.is_empty()).map(|at| Edition { at });
+    let edition = edition_of(&lists);
     let store = Arc::clone(&engine.store);
     let listed = sets::listed_at(engine, set)?;
     let work = Work { lists, dumped, accept_deletions, followed, listed, recent, budget, store };
@@ -101,7 +100,7 @@ pub(super) async fn bring(
         }
     };
     let (summary, ()) = tokio::join!(applying, reading);
-    let (summary, Applied { recent, fresh }) = summary?;
+    let (summary, Applied { recent, fresh, is_known }) = summary?;
     tracing::debug!(?summary, "lists applied");
     fresh.into_iter().for_each(|fresh| engine.look_at(fresh));
     if let Some(beside) = beside {
@@ -110,8 +109,21 @@ pub(super) async fn bring(
     if let Some(packages) = packages {
         dumps::forget_idle(engine, set.id, packages).await?;
     }
-    let whole = !summary.partial && summary.held == 0;
-    Ok((summary, edition.filter(|_| whole)))
+    let is_new = !summary.partial && summary.held == 0 && !is_known;
+    Ok((summary, edition.filter(|_| is_new)))
+}
+
+/// The edition that lists are of, if any of them was sent. A part is of the time of its index.
+fn edition_of(lists: &Lists) -> Option<Edition> {
+    let read = lists.read.iter().filter(|document| !document.row.part).map(|document| (document.at(), true));
+    let others = lists.unchanged.iter().map(|row| (row, false)).chain(lists.indexes.iter().map(|row| (row, true)));
+    let others = others.filter(|(row, _)| !row.part).map(|(row, sent)| (row.at, sent));
+    let tops: Vec<(Option<Datetime>, bool)> = read.chain(others).collect();
+    if lists.read.is_empty() || tops.contains(&(None, false)) {
+        return None;
+    }
+    let newest = lists.read.iter().map(|document| document.at()).max().flatten();
+    Some(Edition { at: tops.iter().map(|(at, _)| *at).min().unwrap_or(newest) })
 }
 
 /// What a step that was applied leaves for those that follow it.
@@ -120,6 +132,8 @@ struct Applied {
     recent: Recent,
     /// Members that were given to versions.
     fresh: Vec<Fresh>,
+    /// Whether this edition, which has no time, was read before.
+    is_known: bool,
 }
 
 /// What one step applies.
@@ -190,6 +204,7 @@ fn apply(
         Some(edition) => transaction.edition_before(set.id, edition)?,
         None => None,
     };
+    let is_known = timeless.as_ref().map(|edition| transaction.is_edition_known(set.id, edition)).transpose()?;
     let begun = before.map(Snapshot::earliest);
     let guard = |at: Option<Datetime>| {
         let timeless = || Snapshot::begun_after(begun);
@@ -302,7 +317,7 @@ fn apply(
         transaction.reread_feeds(set.id)?;
         transaction.end_sync(set.id, if from_dump { "resourcedump" } else { "resourcelist" }, &tally)?;
     }
-    let applied = Applied { recent: transaction.recent(), fresh };
+    let applied = Applied { recent: transaction.recent(), fresh, is_known: is_known == Some(true) };
     let changes = transaction.commit()?;
     Ok(((summary, applied), changes))
 }

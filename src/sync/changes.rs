@@ -114,9 +114,13 @@ pub(super) async fn bring(
     let covered = set.cursor.max(set.at);
     let gone_roots: Vec<&Feed> =
         known.iter().filter(|feed| feed.capability == capability && !roots.contains(&feed.root)).collect();
-    let moved = Some(&gone_roots).filter(|gone| gone.len() == 1 && roots.len() == 1).map(|gone| gone[0]);
-    // What is missed stays so when it is not offered any more.
-    let missed = gone_roots.iter().filter(|feed| feed.failure.is_some() && moved.is_none());
+    let is_known = |root: &String| known.iter().any(|feed| feed.root == *root);
+    let moved = match (gone_roots.as_slice(), roots.as_slice()) {
+        ([one], [root]) if !is_known(root) => Some(*one),
+        _ => None,
+    };
+    // What is not offered any more is missed: what it told since it was read last is not known.
+    let missed = gone_roots.iter().filter(|_| moved.is_none());
     let mut gone = Gone { feeds: missed.map(|feed| (*feed).clone()).collect(), ..Gone::default() };
     let kept: Vec<String> = roots.iter().chain(gone.feeds.iter().map(|feed| &feed.root)).cloned().collect();
     let mut left = Vec::new();
@@ -166,8 +170,9 @@ pub(super) async fn bring(
     let (mapper, status, store) = (Arc::clone(&engine.mapper), Arc::clone(engine.status()), Arc::clone(&engine.store));
     let own = set.clone();
     let partial = !errors.is_empty();
+    let is_whole = errors.is_empty() && unchanged == 0 && gone.is_empty();
     let Applied { mut summary, fresh, gap, doubtful } =
-        engine.ledger.step(move |writer| apply(writer, &mapper, &status, &store, &own, plan, &kept)).await?;
+        engine.ledger.step(move |writer| apply(writer, &mapper, &status, &store, &own, (plan, is_whole), &kept)).await?;
     summary.partial |= partial;
     fresh.into_iter().for_each(|fresh| engine.look_at(fresh));
     let outcome = match (gap, doubtful) {
@@ -433,14 +438,14 @@ pub(super) fn tell(
     Ok(((Summary::of(&tally), doubtful), changes))
 }
 
-/// Applies documents in one step.
+/// Applies documents in one step. A gap is closed if these are the documents of all that is followed.
 fn apply(
     writer: &mut Writer,
     mapper: &Mapper,
     status: &Status,
     store: &Store,
     set: &SetRow,
-    plan: Plan,
+    (plan, is_whole): (Plan, bool),
     roots: &[String],
 ) -> Result<(Applied, Changes), CatalogError> {
     let mut transaction = writer.begin(true)?;
@@ -518,14 +523,24 @@ fn apply(
         (feed.failure, feed.missed) = (failure, None);
         if let Some((covered, from)) = hole.map(Hole::ends) {
             step.transaction.put_gap(set.id, covered, from)?;
+            // Nothing has to have changed for it to be one still.
+            (feed.etag, feed.last_modified) = (None, None);
         }
         gap = gap.or(hole);
         feeds.push(feed);
     }
     step.settle_absent()?;
     let Step { tally, fresh, forgot, .. } = step;
-    for feed in &feeds {
+    for feed in &mut feeds {
+        if forgot {
+            feed.lost = Some(Datetime::now());
+        }
         transaction.put_feed(set.id, feed)?;
+    }
+    let doubtful = withdrawn || tally.absent > 0;
+    if doubtful {
+        // Whatever ends this process, the lists are asked for.
+        transaction.want_lists(set.id)?;
     }
     transaction.forget_feeds(set.id, roots)?;
     let state = match (gap, set.state) {
@@ -540,7 +555,7 @@ fn apply(
             ));
             SetState::Gap
         }
-        (None, SetState::Gap) if tells => SetState::Complete,
+        (None, SetState::Gap) if tells && is_whole => SetState::Complete,
         // As it was before a list was looked at that is no newer.
         (_, state) => state,
     };
@@ -550,5 +565,5 @@ fn apply(
     }
     let summary = Summary { partial, ..Summary::of(&tally) };
     let changes = transaction.commit()?;
-    Ok((Applied { summary, fresh, gap: gap.is_some() || forgot, doubtful: withdrawn || tally.absent > 0 }, changes))
+    Ok((Applied { summary, fresh, gap: gap.is_some() || forgot, doubtful }, changes))
 }

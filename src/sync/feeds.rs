@@ -192,6 +192,11 @@ async fn digest(document: &Spooled) -> Option<[u8; 32]> {
 impl Walk<'_> {
     /// Reads what is to be read; false if nothing has changed.
     async fn run(&mut self, look: Look) -> Result<bool, SourceError> {
+        let before = self.feed.beside.clone();
+        let was_read = |url: &str| {
+            let is_it = |beside: &Beside| beside.url == url && (beside.etag.is_some() || beside.last_modified.is_some());
+            before.as_ref().is_some_and(is_it)
+        };
         let mut url = self.feed.url.clone();
         let mut known = Some(conditional(&url, self.feed.etag.as_ref(), self.feed.last_modified.as_ref()))
             .filter(|_| look < Look::Again);
@@ -221,7 +226,8 @@ impl Walk<'_> {
                         next => next,
                     }
                 }
-                Err(error) if self.optional.as_deref() == Some(url.as_str()) && !may_pass(&error) => {
+                // One that was read before may have told of a list that has begun since.
+                Err(error) if self.optional.as_deref() == Some(url.as_str()) && !may_pass(&error) && !was_read(&url) => {
                     self.engine
                         .status()
                         .warning(&format!("{error}; the Change List that links to it is open, and followed"));

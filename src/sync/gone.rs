@@ -47,9 +47,9 @@ pub(super) async fn without(
     });
     let missing = missing.into_iter().map(|feed| {
         let missed = feed.missed.unwrap_or(now);
-        let cursor = feed.cursor.map(|cursor| format!(", which was followed up to {cursor}")).unwrap_or_default();
+        let cursor = feed.cursor.map(|cursor| format!(", which was followed up to {cursor},")).unwrap_or_default();
         let why = format!(
-            "{}{cursor}, is not there any more (noticed at {missed}), and the lists are no newer: what has changed since is \
+            "{}{cursor} is not there any more (noticed at {missed}), and the lists are no newer: what has changed since is \
              not known",
             feed.root
         );

@@ -57,6 +57,22 @@ pub(super) async fn sync(engine: &Arc<Engine>, trigger: Trigger) -> Result<Summa
         Trigger::Notified(announced) => announced,
         _ => Announced::default(),
     };
+    let synced = from_the_top(engine, trigger, announced, How { lists, wide: true, accept_deletions }).await;
+    if !synced.as_ref().is_ok_and(|summary| !summary.partial) {
+        // What was remembered of pages may be what a fault made of them.
+        engine.client.forget_pages();
+    }
+    synced
+}
+
+/// Finds the sets, where what is remembered of them does not do, and brings them in step.
+async fn from_the_top(
+    engine: &Arc<Engine>,
+    trigger: Trigger,
+    announced: Announced,
+    how: How,
+) -> Result<Summary, SyncError> {
+    let How { lists, accept_deletions, .. } = how;
     let mut so_far = Summary::default();
     if let Some(chosen) = remembered(engine, &trigger).await? {
         let how = How { lists: announced.lists, wide: announced.named, accept_deletions: false };
@@ -99,7 +115,17 @@ async fn all(
     let mut failed = None;
     let mut synced = false;
     for (row, set) in chosen {
-        match one(engine, row, &set, how, remembered).await {
+        let (id, errors) = (row.id, engine.status().errors().1);
+        let one = one(engine, row, &set, how, remembered).await;
+        let why = match &one {
+            Ok(Some(part)) if part.partial => Some(why_partial(engine, errors)),
+            Ok(_) => None,
+            Err(error) => Some(error.to_string()),
+        };
+        if !matches!(one, Ok(None)) {
+            note_behind(engine, id, why).await?;
+        }
+        match one {
             Ok(Some(part)) => {
                 synced = true;
                 summary.add(&part);
@@ -117,6 +143,30 @@ async fn all(
         }
         None => Ok((summary, true)),
     }
+}
+
+/// Why a sync was partial: the last error since there were so many.
+fn why_partial(engine: &Engine, before: u64) -> String {
+    let (errors, count) = engine.status().errors();
+    let last = errors.into_iter().next_back().filter(|_| count > before);
+    last.map_or_else(|| "not all of its documents could be read whole".to_owned(), |last| last.error)
+}
+
+/// Keeps why not all of a set is in step: what a feed, or a list, has not told shows nowhere else.
+async fn note_behind(engine: &Arc<Engine>, id: i64, why: Option<String>) -> Result<(), SyncError> {
+    let why = why.map(|why| printable::short_line(&why, MOST_TEXT));
+    if engine.readers.ask(|reader| reader.meta(&format!("behind {id}")))?.unwrap_or_default()
+        == why.as_deref().unwrap_or_default()
+    {
+        return Ok(());
+    }
+    engine
+        .ledger
+        .step(move |writer| {
+            writer.note_behind(id, why.as_deref())?;
+            Ok(((), Default::default()))
+        })
+        .await
 }
 
 /// Brings one set in step.
@@ -140,7 +190,7 @@ async fn one(
             Ok((part, new)) => {
                 (summary, edition) = (part, new);
                 if !summary.partial {
-                    note_listed(engine, &row, Some(Datetime::now())).await?;
+                    note_listed(engine, &row).await?;
                 }
             }
             // Lists that cannot be read are no reason to miss the changes; if the Source is away, following those fails, too.
@@ -189,6 +239,9 @@ async fn one(
                 // A newer list, by difference, makes up for it; what changed since that list is applied again.
                 match baseline::bring(engine, &reload(engine, row.clone())?, found, false).await {
                     Ok((part, new)) => {
+                        if !part.partial {
+                            note_listed(engine, &row).await?;
+                        }
                         summary.add(&part);
                         edition = new;
                     }
@@ -197,7 +250,6 @@ async fn one(
                         // What the deletion may have meant, the lists of the next sync tell.
                         engine.status().error(&error.to_string());
                         summary.partial = true;
-                        note_listed(engine, &row, None).await?;
                     }
                 }
                 if is_gap || edition.is_some() {
@@ -229,29 +281,27 @@ async fn one(
     Ok(Some(summary))
 }
 
-/// Where it is kept when the lists of a set were read or found unchanged last.
-fn listed_key(row: &SetRow) -> String {
-    format!("listed {}", row.id)
-}
-
 /// When the lists of a set were read or found unchanged last.
 pub(super) fn listed_at(engine: &Engine, row: &SetRow) -> Result<Option<Datetime>, SyncError> {
-    noted(engine, &listed_key(row))
+    Ok(engine.readers.ask(|reader| reader.listed(row.id))?.flatten())
 }
 
 /// Whether the lists of a set are to be read although its changes are followed.
 fn is_list_due(engine: &Engine, row: &SetRow) -> Result<bool, SyncError> {
-    let Some(relist) = engine.config.relist else { return Ok(false) };
-    Ok(age(engine, &listed_key(row))?.is_none_or(|age| age >= relist))
+    match engine.readers.ask(|reader| reader.listed(row.id))? {
+        Some(None) => Ok(true),
+        Some(Some(noted)) => Ok(engine.config.relist.is_some_and(|relist| age_of(noted).is_none_or(|age| age >= relist))),
+        None => Ok(engine.config.relist.is_some()),
+    }
 }
 
-/// Notes when the lists of a set were read last: `None` has them read with the next sync.
-async fn note_listed(engine: &Engine, row: &SetRow, when: Option<Datetime>) -> Result<(), SyncError> {
-    let (key, when) = (listed_key(row), when.map(|when| when.nanos().to_string()).unwrap_or_default());
+/// Notes that the lists of a set were read or found unchanged now.
+async fn note_listed(engine: &Arc<Engine>, row: &SetRow) -> Result<(), SyncError> {
+    let id = row.id;
     engine
         .ledger
         .step(move |writer| {
-            writer.set_meta(&key, &when)?;
+            writer.note_listed(id, Datetime::now())?;
             Ok(((), Default::default()))
         })
         .await
@@ -319,8 +369,11 @@ fn noted(engine: &Engine, key: &str) -> Result<Option<Datetime>, SyncError> {
 
 /// How long ago that was; `None` if there is none, or it lies ahead: the clock was set back.
 fn age(engine: &Engine, key: &str) -> Result<Option<Duration>, SyncError> {
-    let age = noted(engine, key)?.map(|noted| Datetime::now().nanos() - noted.nanos());
-    Ok(age.and_then(|age| u64::try_from(age).ok()).map(Duration::from_nanos))
+    Ok(noted(engine, key)?.and_then(age_of))
+}
+
+fn age_of(noted: Datetime) -> Option<Duration> {
+    u64::try_from(Datetime::now().nanos() - noted.nanos()).ok().map(Duration::from_nanos)
 }
 
 /// Keeps what was found.
