@@ -117,11 +117,14 @@ pub(super) fn unfinished(lists: &Lists, named: &Named, before: &[DocumentRow]) -
     let is_later = |own: Datetime, other: Datetime| own.nanos() > other.nanos().saturating_add(Snapshot::TO_WRITE);
     let of_index = lists.indexes.iter().filter_map(|row| row.at).max();
     // An index that was not sent again says what it said when its parts were as they were then.
-    let before = before.iter().filter(|_| named.indexes.is_empty()).map(|row| (row.url.as_str(), row.at));
+    let was_sent = !named.indexes.is_empty() || lists.indexes.is_empty();
+    let before = before.iter().filter(|_| !was_sent).map(|row| (row.url.as_str(), row.at));
     let before: HashMap<&str, Option<Datetime>> = before.collect();
     let known = |row: &DocumentRow| {
-        let named = named.at.get(&row.url).copied().or_else(|| before.get(row.url.as_str()).copied().flatten());
-        Some((row.at?, named.or(of_index)?))
+        let named = named.at.get(&row.url).copied();
+        // A part of which an edition was missed may have been as it is now when the index was read.
+        let at_least = before.get(row.url.as_str()).copied().flatten().max(of_index);
+        Some((row.at?, named.or(at_least)?))
     };
     let parts = || rows.values().filter(|row| row.part).filter_map(|row| Some((row.url.as_str(), known(row)?)));
     let is_newer = |(_, (own, named)): &(&str, (Datetime, Datetime))| is_later(*own, *named);
