@@ -182,8 +182,8 @@ impl SetReport {
         let followed = feeds.iter().map(|feed| feed.cursor).min().flatten();
         let notified = channels.iter().filter(|one| one.rset == set.id).filter_map(|one| one.cursor).max();
         let followed = followed.max(notified);
-        let is_partial = set.state == SetState::Complete
-            && (behind.is_some() || feeds.iter().any(|feed| feed.failure.is_some()));
+        let is_partial =
+            set.state == SetState::Complete && (behind.is_some() || feeds.iter().any(|feed| feed.failure.is_some()));
         let state = if is_partial { SetState::Partial } else { set.state };
         Self {
             name: set.label.clone(),

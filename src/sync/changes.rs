@@ -171,8 +171,10 @@ pub(super) async fn bring(
     let own = set.clone();
     let partial = !errors.is_empty();
     let is_whole = errors.is_empty() && unchanged == 0 && gone.is_empty();
-    let Applied { mut summary, fresh, gap, doubtful } =
-        engine.ledger.step(move |writer| apply(writer, &mapper, &status, &store, &own, (plan, is_whole), &kept)).await?;
+    let Applied { mut summary, fresh, gap, doubtful } = engine
+        .ledger
+        .step(move |writer| apply(writer, &mapper, &status, &store, &own, (plan, is_whole), &kept))
+        .await?;
     summary.partial |= partial;
     fresh.into_iter().for_each(|fresh| engine.look_at(fresh));
     let outcome = match (gap, doubtful) {
@@ -514,6 +516,7 @@ fn apply(
                 read: feed.read,
                 edition: feed.edition,
                 lost: feed.lost,
+                beside: feed.beside,
                 ..Feed::new(&feed.root, feed.capability)
             };
             partial = true;

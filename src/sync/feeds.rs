@@ -90,7 +90,13 @@ pub(super) async fn follow(
     };
     match walk.run(look).await? {
         false => Ok(Followed::Unchanged),
-        true => Ok(Followed::Changed(Box::new(walk.finish()))),
+        true => {
+            if walk.failure.is_some() {
+                // That an index beside the list was there is remembered until it is there again.
+                walk.feed.beside.clone_from(&feed.beside);
+            }
+            Ok(Followed::Changed(Box::new(walk.finish())))
+        }
     }
 }
 
@@ -194,7 +200,8 @@ impl Walk<'_> {
     async fn run(&mut self, look: Look) -> Result<bool, SourceError> {
         let before = self.feed.beside.clone();
         let was_read = |url: &str| {
-            let is_it = |beside: &Beside| beside.url == url && (beside.etag.is_some() || beside.last_modified.is_some());
+            let is_it =
+                |beside: &Beside| beside.url == url && (beside.etag.is_some() || beside.last_modified.is_some());
             before.as_ref().is_some_and(is_it)
         };
         let mut url = self.feed.url.clone();
@@ -227,7 +234,9 @@ impl Walk<'_> {
                     }
                 }
                 // One that was read before may have told of a list that has begun since.
-                Err(error) if self.optional.as_deref() == Some(url.as_str()) && !may_pass(&error) && !was_read(&url) => {
+                Err(error)
+                    if self.optional.as_deref() == Some(url.as_str()) && !may_pass(&error) && !was_read(&url) =>
+                {
                     self.engine
                         .status()
                         .warning(&format!("{error}; the Change List that links to it is open, and followed"));

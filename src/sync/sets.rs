@@ -290,7 +290,9 @@ pub(super) fn listed_at(engine: &Engine, row: &SetRow) -> Result<Option<Datetime
 fn is_list_due(engine: &Engine, row: &SetRow) -> Result<bool, SyncError> {
     match engine.readers.ask(|reader| reader.listed(row.id))? {
         Some(None) => Ok(true),
-        Some(Some(noted)) => Ok(engine.config.relist.is_some_and(|relist| age_of(noted).is_none_or(|age| age >= relist))),
+        Some(Some(noted)) => {
+            Ok(engine.config.relist.is_some_and(|relist| age_of(noted).is_none_or(|age| age >= relist)))
+        }
         None => Ok(engine.config.relist.is_some()),
     }
 }

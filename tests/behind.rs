@@ -1,0 +1,279 @@
+//! What a Source does not tell for a while is missed, and the state says so until it is made up for: never `complete` where the tree
+//! is not what is published.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics has failed")]
+
+mod support;
+
+use std::time::Duration;
+
+use support::changes::{Source, agrees, at, change, change_index, change_list, link, mounted, next_second};
+use support::server::Reply;
+use support::{Mirror, capability, document, entry, facts_of, resource_list};
+
+const PAGE: &str = "<!DOCTYPE html><html><body>Sorry</body></html>";
+const LIST: (&str, &str) = ("/resourcelist.xml", "resourcelist");
+const CHANGES: (&str, &str) = ("/changelist.xml", "changelist");
+const MORE: (&str, &str) = ("/more.xml", "changelist");
+
+/// What the Capability List has.
+fn offers(source: &Source, documents: &[(&str, &str)]) {
+    let entries: String = documents.iter().map(|(path, name)| capability(&source.url(path), name)).collect();
+    source.server.file("/capabilitylist.xml", document("capabilitylist", "", "", &entries));
+}
+
+/// A Change List without an interval, of changes without times.
+fn undated(source: &Source, changes: &[(&str, &str)]) -> String {
+    let told = |(path, kind): &(&str, &str)| change(&source.url(path), kind, &facts_of(&source.now[*path]));
+    document("changelist", "", "", &changes.iter().map(told).collect::<String>())
+}
+
+/// A Source of two files with two Change Lists, and its mount.
+fn two_lists() -> (Source, Mirror) {
+    let source = Source::start(&[("/a", "a"), ("/b", "b")], &["changelist"]);
+    offers(&source, &[LIST, CHANGES, MORE]);
+    source.changes("");
+    source.server.file("/more.xml", change_list(Some(0), None, "", ""));
+    let mirror = mounted(&source);
+    (source, mirror)
+}
+
+#[track_caller]
+fn is_behind(mirror: &Mirror) {
+    let _ = mirror.refresh();
+    is_behind_now(mirror);
+}
+
+#[track_caller]
+fn is_behind_now(mirror: &Mirror) {
+    let status = mirror.status();
+    assert!(status["state"] == "partial" || status["state"] == "gap", "{status:#}");
+}
+
+#[track_caller]
+fn is_complete(mirror: &Mirror, source: &Source) {
+    mirror.refreshed();
+    agrees(mirror, source);
+    let status = mirror.status();
+    assert_eq!(status["state"], "complete", "{status:#}");
+}
+
+#[test]
+fn a_change_list_that_fails_beside_a_busy_one_is_missed() {
+    let (mut source, mirror) = two_lists();
+    source.server.on("/more.xml", |_| Reply::status(403));
+    source.put("/b", b"b, unseen");
+    let mut all = String::new();
+    for second in 10..13 {
+        all += &source.does("updated", "/a", second, &format!("a, at {second}"));
+        source.changes(&all);
+        is_behind(&mirror);
+    }
+    assert!(mirror.status()["reason"].to_string().contains("403"), "{:#}", mirror.status());
+    // Whatever ends the daemon.
+    mirror.kill();
+    mirror.unmount();
+    assert!(mirror.try_mount().status.success());
+    is_behind_now(&mirror);
+    let told = change(&source.url("/b"), "updated", &format!("datetime=\"{}\" {}", at(20), facts_of(b"b, unseen")));
+    source.server.file("/more.xml", change_list(Some(0), None, "", &told));
+    is_complete(&mirror, &source);
+}
+
+#[test]
+fn a_gap_stays_one_while_its_change_list_fails() {
+    for code in [403, 404, 500, 503] {
+        let (mut source, mirror) = two_lists();
+        source.put("/a", b"a, second");
+        source.server.file("/changelist.xml", undated(&source, &[("/a", "updated")]));
+        is_complete(&mirror, &source);
+        source.put("/b", b"b, unseen");
+        source.put("/c", b"c");
+        let window = undated(&source, &[("/c", "created")]);
+        source.server.file("/changelist.xml", window.clone());
+        is_behind(&mirror);
+        source.server.on("/changelist.xml", move |_| Reply::status(code));
+        is_behind(&mirror);
+        source.server.file("/changelist.xml", window);
+        is_behind(&mirror);
+        is_behind(&mirror);
+        source.list(next_second() + 1);
+        is_complete(&mirror, &source);
+    }
+}
+
+#[test]
+fn a_set_that_fails_beside_another_is_not_complete() {
+    let source = Source::start(&[("/a", "a"), ("/b", "b")], &["changelist"]);
+    for (number, path) in [(1, "/a"), (2, "/b")] {
+        let documents = [("l", "resourcelist"), ("c", "changelist")];
+        let urls = documents.map(|(name, kind)| capability(&source.url(&format!("/{name}{number}.xml")), kind));
+        source.server.file(&format!("/cap{number}.xml"), document("capabilitylist", "", "", &urls.concat()));
+        let list = resource_list(&at(0), &entry(&source.url(path), &facts_of(&source.now[path])));
+        source.server.file(&format!("/l{number}.xml"), list);
+        source.server.file(&format!("/c{number}.xml"), change_list(Some(0), None, "", ""));
+    }
+    let sets = [1, 2].map(|number| capability(&source.url(&format!("/cap{number}.xml")), "capabilitylist")).concat();
+    source.server.file("/.well-known/resourcesync", document("description", "", "", &sets));
+    let mirror = Mirror::mount(&source.url("/"), "poll=0");
+    assert_eq!(mirror.status()["state"], "complete");
+    for code in [500, 403] {
+        source.server.on("/c2.xml", move |_| Reply::status(code));
+        is_behind(&mirror);
+        let status = mirror.status();
+        let states: Vec<_> =
+            status["sets"].as_array().unwrap().iter().map(|set| set["state"].as_str().unwrap()).collect();
+        assert_eq!(states, ["complete", "partial"], "{status:#}");
+    }
+    source.server.file("/c2.xml", change_list(Some(0), None, "", ""));
+    mirror.refreshed();
+    assert_eq!(mirror.status()["state"], "complete");
+}
+
+#[test]
+fn lists_that_are_due_and_cannot_be_read_are_missed() {
+    for code in [404, 500, 200] {
+        let mut source = Source::start(&[("/a", "a"), ("/b", "b")], &["changelist"]);
+        source.changes("");
+        let mirror = Mirror::mount(&source.url("/"), "poll=0,relist=1");
+        source.remove("/b");
+        match code {
+            200 => source.server.file("/resourcelist.xml", PAGE),
+            code => source.server.on("/resourcelist.xml", move |_| Reply::status(code)),
+        }
+        std::thread::sleep(Duration::from_millis(1100));
+        is_behind(&mirror);
+        is_behind(&mirror);
+        source.list(next_second());
+        is_complete(&mirror, &source);
+    }
+}
+
+#[test]
+fn what_was_withdrawn_is_in_doubt_until_lists_are_read() {
+    let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+    for path in ["/b", "/c", "/d"] {
+        source.put(path, path.as_bytes());
+    }
+    let told = |source: &Source, paths: &[&str]| {
+        undated(source, &paths.iter().map(|path| (*path, "created")).collect::<Vec<_>>())
+    };
+    source.server.file("/changelist.xml", told(&source, &["/b", "/c", "/d"]));
+    let mirror = Mirror::mount(&source.url("/"), "poll=0,relist=0");
+    agrees(&mirror, &source);
+    source.remove("/c");
+    source.server.file("/changelist.xml", told(&source, &["/b", "/d"]));
+    source.server.on("/resourcelist.xml", |_| Reply::status(500));
+    is_behind(&mirror);
+    is_behind(&mirror);
+    source.list(next_second());
+    is_complete(&mirror, &source);
+}
+
+#[test]
+fn a_change_list_that_is_offered_no_more_is_missed() {
+    for is_gone_first in [false, true] {
+        let (mut source, mirror) = two_lists();
+        source.server.remove("/more.xml");
+        source.put("/b", b"b, unseen");
+        if is_gone_first {
+            is_behind(&mirror);
+        }
+        offers(&source, &[LIST, CHANGES]);
+        is_behind(&mirror);
+        // Nor does news of the other make up for it.
+        let first = source.does("updated", "/a", 10, "a, anew");
+        source.changes(&first);
+        is_behind(&mirror);
+        source.list(next_second());
+        is_complete(&mirror, &source);
+    }
+}
+
+#[test]
+fn one_change_list_that_became_two_is_missed() {
+    let (mut source, mirror) = two_lists();
+    offers(&source, &[LIST, CHANGES]);
+    source.list(next_second());
+    is_behind(&mirror);
+    source.list(next_second());
+    is_complete(&mirror, &source);
+    source.put("/b", b"b, unseen");
+    source.put("/c", b"c");
+    source.server.remove("/changelist.xml");
+    source.server.file("/one.xml", undated(&source, &[("/c", "created")]));
+    source.server.file("/two.xml", undated(&source, &[]));
+    offers(&source, &[LIST, ("/one.xml", "changelist"), ("/two.xml", "changelist")]);
+    is_behind(&mirror);
+}
+
+#[test]
+fn one_newer_list_of_two_makes_up_for_nothing() {
+    let mut source = Source::start(&[("/a", "a"), ("/b", "b")], &["changelist"]);
+    offers(&source, &[LIST, ("/list.xml", "resourcelist"), CHANGES]);
+    let list = |source: &Source, path: &str, second: u64| {
+        resource_list(&at(second), &entry(&source.url(path), &facts_of(&source.now[path])))
+    };
+    source.server.file("/resourcelist.xml", list(&source, "/a", 0));
+    source.server.file("/list.xml", list(&source, "/b", 0));
+    source.changes("");
+    let mirror = mounted(&source);
+    source.put("/b", b"b, unseen");
+    source.server.remove("/changelist.xml");
+    is_behind(&mirror);
+    source.server.file("/resourcelist.xml", list(&source, "/a", next_second()));
+    is_behind(&mirror);
+    is_behind(&mirror);
+    let second = next_second();
+    source.server.file("/resourcelist.xml", list(&source, "/a", second));
+    source.server.file("/list.xml", list(&source, "/b", second));
+    is_complete(&mirror, &source);
+}
+
+#[test]
+fn the_same_list_without_a_time_makes_up_for_nothing() {
+    let mut source = Source::start(&[("/a", "a"), ("/b", "b")], &["changelist"]);
+    let publish = |source: &Source| {
+        let entries = source.now.iter().map(|(path, bytes)| entry(&source.url(path), &facts_of(bytes)));
+        let list = document("resourcelist", "", "", &entries.collect::<String>());
+        // Without validators.
+        source.server.on("/resourcelist.xml", move |_| Reply::ok(list.clone()).with("Content-Type", "application/xml"));
+    };
+    publish(&source);
+    source.changes("");
+    let mirror = mounted(&source);
+    source.server.remove("/changelist.xml");
+    source.put("/b", b"b, unseen");
+    for _ in 0..3 {
+        is_behind(&mirror);
+    }
+    publish(&source);
+    is_complete(&mirror, &source);
+}
+
+#[test]
+fn an_index_that_was_there_beside_an_open_list_is_missed() {
+    let mut source = Source::start(&[("/a", "a"), ("/b", "b")], &["changelist"]);
+    let index = |source: &Source, lists: &[&str]| {
+        let lists: Vec<_> = lists.iter().map(|list| (source.url(list), Some(0), None)).collect();
+        source.server.file("/index.xml", change_index(0, &lists));
+    };
+    let links = link("index", &source.url("/index.xml"));
+    let first = source.does("updated", "/a", 10, "a, anew");
+    source.server.file("/changelist.xml", change_list(Some(0), None, &links, &first));
+    index(&source, &["/changelist.xml"]);
+    let mirror = mounted(&source);
+    is_complete(&mirror, &source);
+    let second = source.does("updated", "/b", 20, "b, anew");
+    source.server.file("/second.xml", change_list(Some(0), None, &links, &second));
+    for code in [200, 404, 403] {
+        match code {
+            200 => source.server.file("/index.xml", PAGE),
+            404 => source.server.remove("/index.xml"),
+            code => source.server.on("/index.xml", move |_| Reply::status(code)),
+        }
+        is_behind(&mirror);
+    }
+    index(&source, &["/changelist.xml", "/second.xml"]);
+    is_complete(&mirror, &source);
+}
