@@ -148,7 +148,7 @@ fn failures_have_their_reason_and_their_exit_code() {
             case "$said" in *"$words"*) ;; *) echo "$words: not in: $said" >&2; exit 1;; esac
         }
         fails 1 "there is no such option" mount -t resourcesync "$S" "$M" -o bogus
-        fails 1 "expected a number" mount -t resourcesync "$S" "$M" -o timeout=soon
+        fails 1 "expected a duration" mount -t resourcesync "$S" "$M" -o timeout=soon
         fails 1 "is named by its URL" mount.resourcesync source "$M"
         fails 1 "use -o credentials=FILE" mount -t resourcesync "http://me:secret@127.0.0.1/" "$M"
         fails 1 "usage:" mount.resourcesync "$S"
