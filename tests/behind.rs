@@ -277,3 +277,69 @@ fn an_index_that_was_there_beside_an_open_list_is_missed() {
     index(&source, &["/changelist.xml", "/second.xml"]);
     is_complete(&mirror, &source);
 }
+
+/// The contents of the versions of a file, from the oldest to the newest.
+fn versions(mirror: &Mirror, path: &str) -> Vec<String> {
+    let log = support::run(&["log", "--json", &mirror.path(path).to_string_lossy()]);
+    let log: serde_json::Value = serde_json::from_slice(&log.stdout).unwrap();
+    let mut all: Vec<String> = log.as_array().unwrap().iter().map(|one| one["hash"].to_string()).collect();
+    all.reverse();
+    all
+}
+
+fn hashes(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| format!("\"sha-256:{}\"", support::sha256(text.as_bytes()))).collect()
+}
+
+#[test]
+fn what_changes_tell_is_kept_where_lists_are_due_as_well() {
+    let mut source = Source::start(&[("/a", "a"), ("/b", "b")], &["changelist"]);
+    source.changes("");
+    let mirror = Mirror::mount(&source.url("/"), "poll=0,relist=1s");
+    let mut all = source.does("updated", "/a", 10, "a, second");
+    all += &source.does("updated", "/a", 20, "a, third");
+    all += &source.does("created", "/c", 21, "c");
+    all += &source.does("deleted", "/c", 22, "");
+    source.changes(&all);
+    source.list(30);
+    std::thread::sleep(Duration::from_millis(1200));
+    is_complete(&mirror, &source);
+    assert_eq!(versions(&mirror, "a"), hashes(&["a", "a, second", "a, third"]));
+    assert_eq!(versions(&mirror, "c"), hashes(&["c"]));
+}
+
+#[test]
+fn what_a_change_list_told_while_it_was_gone_is_known_when_it_is_back() {
+    for (is_index, lists_are_newer) in [(false, true), (false, false), (true, true)] {
+        let mut source = Source::start(&[("/a", "a"), ("/b", "b")], &["changelist"]);
+        let publish = |source: &Source, first: &str, second: &str| {
+            if !is_index {
+                return source.changes(&format!("{first}{second}"));
+            }
+            let lists = [(source.url("/1.xml"), Some(0), Some(25)), (source.url("/2.xml"), Some(25), None)];
+            source.server.file("/1.xml", change_list(Some(0), Some(25), "", first));
+            source.server.file("/2.xml", change_list(Some(25), None, "", second));
+            source.server.file("/changelist.xml", change_index(0, &lists));
+        };
+        source.changes("");
+        let mirror = mounted(&source);
+        let mut first = source.does("updated", "/a", 10, "a, second");
+        first += &source.does("created", "/c", 21, "c");
+        first += &source.does("deleted", "/c", 22, "");
+        let mut second = source.does("updated", "/a", 26, "a, third");
+        source.list(if lists_are_newer { next_second() + 1 } else { 30 });
+        source.server.remove("/changelist.xml");
+        is_behind(&mirror);
+        let _ = mirror.refresh();
+        agrees(&mirror, &source);
+        second += &source.does("created", "/d", support::changes::clock() + 2, "d");
+        publish(&source, &first, &second);
+        std::thread::sleep(Duration::from_secs(3));
+        is_complete(&mirror, &source);
+        assert_eq!(versions(&mirror, "a"), hashes(&["a", "a, second", "a, third"]));
+        assert_eq!(versions(&mirror, "c"), hashes(&["c"]));
+        // What is known is not read again for ever.
+        let sync = mirror.refreshed();
+        assert_eq!(mirror.count("SELECT count(*) FROM gap"), 0, "{sync:?}");
+    }
+}

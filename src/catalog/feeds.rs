@@ -90,6 +90,8 @@ pub struct Feed {
     pub beside: Option<Beside>,
     /// All changes up to then are in the tree.
     pub cursor: Option<Datetime>,
+    /// It was gone, and lists made up for it; what it told since then, and before those, is not in the history.
+    pub since: Option<Datetime>,
     /// The beginnings of lists that are in the tree, the last ones: a list that begins so, wherever it is, has
     /// been read so far.
     pub read: Vec<Beginning>,
@@ -116,6 +118,12 @@ impl Feed {
         self.read.drain(..more);
     }
 
+    /// Changes before that are not looked at, where lists were made at this `time`: they are in the tree, and in the history.
+    #[must_use]
+    pub fn floor(&self, time: Option<Datetime>) -> Option<Datetime> {
+        time.map(|time| self.since.or(self.cursor).map_or(time, |followed| followed.min(time)))
+    }
+
     /// One that was never read.
     #[must_use]
     pub fn new(root: &str, capability: Capability) -> Self {
@@ -129,6 +137,7 @@ impl Feed {
             until: None,
             beside: None,
             cursor: None,
+            since: None,
             read: Vec::new(),
             edition: Edition::default(),
             lost: None,
@@ -179,7 +188,7 @@ impl Tally {
 }
 
 const FEED: &str = "root, capability, url, etag, last_modified, above, cursor, read, failure, until, beside, \
-    beside_etag, beside_last_modified, edition, lost, edition_url, missed";
+    beside_etag, beside_last_modified, edition, lost, edition_url, missed, since";
 
 fn digests(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks_exact(8).filter_map(|digest| digest.try_into().ok()).map(u64::from_le_bytes).collect()
@@ -208,6 +217,7 @@ fn feed(row: &Row<'_>) -> rusqlite::Result<Feed> {
         },
         lost: row.get::<_, Option<i64>>(14)?.map(Datetime::from_nanos),
         missed: row.get::<_, Option<i64>>(16)?.map(Datetime::from_nanos),
+        since: row.get::<_, Option<i64>>(17)?.map(Datetime::from_nanos),
     })
 }
 
@@ -237,8 +247,21 @@ impl Reader {
     /// # Errors
     /// If SQLite fails.
     pub fn feeds(&self, rset: i64) -> Result<Vec<Feed>> {
-        let mut statement =
-            self.connection().prepare_cached(&format!("SELECT {FEED} FROM feed WHERE rset = ?1 ORDER BY root"))?;
+        self.feeds_where(rset, "NOT (since IS NOT NULL AND cursor IS NULL)")
+    }
+
+    /// Those that were followed, were gone, and are not missed any more, for lists made up for them.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn feeds_left(&self, rset: i64) -> Result<Vec<Feed>> {
+        self.feeds_where(rset, "since IS NOT NULL AND cursor IS NULL")
+    }
+
+    fn feeds_where(&self, rset: i64, condition: &str) -> Result<Vec<Feed>> {
+        let mut statement = self
+            .connection()
+            .prepare_cached(&format!("SELECT {FEED} FROM feed WHERE rset = ?1 AND {condition} ORDER BY root"))?;
         let rows = statement.query_map([rset], feed)?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
@@ -316,8 +339,8 @@ impl Transaction<'_> {
             .prepare_cached(
                 "INSERT OR REPLACE INTO feed (rset, root, capability, url, etag, last_modified, above, cursor, read,
                      failure, until, beside, beside_etag, beside_last_modified, edition,
-                     lost, edition_url, missed)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+                     lost, edition_url, missed, since)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
             )?
             .execute(params![
                 rset,
@@ -337,7 +360,8 @@ impl Transaction<'_> {
                 feed.edition.entries.iter().flat_map(|digest| digest.to_le_bytes()).collect::<Vec<u8>>(),
                 feed.lost.map(Datetime::nanos),
                 feed.edition.url,
-                feed.missed.map(Datetime::nanos)
+                feed.missed.map(Datetime::nanos),
+                feed.since.map(Datetime::nanos)
             ])?;
         Ok(())
     }
@@ -368,13 +392,20 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Forgets the feed of a set that is at this root.
+    /// A feed is not missed any more: of it, only up to when it was followed stays known.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn forget_feed(&self, rset: i64, root: &str) -> Result<()> {
-        self.connection().execute("DELETE FROM feed WHERE rset = ?1 AND root = ?2", params![rset, root])?;
-        Ok(())
+    pub fn leave_feed(&self, rset: i64, feed: &Feed) -> Result<()> {
+        let left = Feed { since: feed.since.or(feed.cursor), ..Feed::new(&feed.root, feed.capability) };
+        match left.since {
+            Some(_) => self.put_feed(rset, &left),
+            None => {
+                let row = params![rset, feed.root];
+                self.connection().execute("DELETE FROM feed WHERE rset = ?1 AND root = ?2", row)?;
+                Ok(())
+            }
+        }
     }
 
     /// Forgets the feeds of a set that are at none of these roots.

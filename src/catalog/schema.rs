@@ -365,6 +365,7 @@ const STEPS: [&str; 13] = ["
         WHERE EXISTS (SELECT 1 FROM version WHERE until IS NULL AND dated != 1 AND hashes IS NULL);
 ", "
     ALTER TABLE feed ADD COLUMN missed INTEGER;     -- since when it has been gone, by our clock
+    ALTER TABLE feed ADD COLUMN since INTEGER;      -- lists made up for what it did not tell: from then on
 "];
 
 /// The size of a page in bytes. With 4 KiB, 3.77 million rows took a tenth longer to write; with 16 KiB a twentieth less,

@@ -20,7 +20,7 @@ use super::status::Status;
 use super::step::{MOST_STALE, Step};
 use super::{Engine, SeedFrom, Summary, SyncError, priority};
 use crate::bounds::Bounds;
-use crate::catalog::{Beginning, CatalogError, Changes, DocumentRow, Edition, Feed, SetRow, SetState, Writer};
+use crate::catalog::{Beginning, CatalogError, Changes, DocumentRow, Edition, Feed, Past, SetRow, SetState, Writer};
 use crate::document::{Capability, Datetime, Limits, Reader};
 use crate::path::Mapper;
 use crate::source::{FoundSet, SourceError};
@@ -55,6 +55,8 @@ struct Left {
     hole: Option<Hole>,
     /// Up to then, all is in the tree when all of its documents are.
     until: Option<Datetime>,
+    /// What it tells from then on, before the lists that the tree was made from, may not be in the history.
+    floor: Option<Datetime>,
 }
 
 /// Changes that are missing before those of a feed.
@@ -110,7 +112,8 @@ pub(super) async fn bring(
     }
     let archives = capability.archive().map(|archive| found.urls(archive)).unwrap_or_default();
     engine.status().phase("reading changes");
-    let known = engine.readers.ask(|reader| reader.feeds(set.id))?;
+    let (known, left_behind) =
+        engine.readers.ask(|reader| Ok::<_, CatalogError>((reader.feeds(set.id)?, reader.feeds_left(set.id)?)))?;
     let covered = set.cursor.max(set.at);
     let gone_roots: Vec<&Feed> =
         known.iter().filter(|feed| feed.capability == capability && !roots.contains(&feed.root)).collect();
@@ -131,7 +134,10 @@ pub(super) async fn bring(
         let before = known.iter().find(|feed| feed.root == *root).or(moved);
         let feed = match before {
             Some(before) => Feed { root: root.clone(), ..before.clone() },
-            None => Feed::new(root, capability),
+            None => {
+                let before = left_behind.iter().find(|feed| feed.root == *root && feed.capability == capability);
+                before.cloned().unwrap_or_else(|| Feed::new(root, capability))
+            }
         };
         let how = if feed.failure.is_some() { how.max(Look::Again) } else { how };
         match feeds::follow(engine, &feed, &archives, roots, covered, how).await {
@@ -163,6 +169,11 @@ pub(super) async fn bring(
             Plan { packages: choice.packages, left, how: choice.how, why: choice.why }
         }
     };
+    // What happened between where a feed was left and the lists that were read since, is history.
+    let past = match plan.left.iter().any(|left| left.floor < set.cursor) {
+        true => Some(Past::new(set.id, set.directory, &engine.readers.ask(|reader| reader.reach(set.id))?)),
+        false => None,
+    };
     plan.left.iter().filter_map(|left| left.failure.as_ref()).for_each(|error| {
         engine.status().error(&format!("{error}; changes after that wait until it can be read"));
     });
@@ -173,7 +184,7 @@ pub(super) async fn bring(
     let is_whole = errors.is_empty() && unchanged == 0 && gone.is_empty();
     let Applied { mut summary, fresh, gap, doubtful } = engine
         .ledger
-        .step(move |writer| apply(writer, &mapper, &status, &store, &own, (plan, is_whole), &kept))
+        .step(move |writer| apply(writer, &mapper, &status, &store, &own, (plan, past, is_whole), &kept))
         .await?;
     summary.partial |= partial;
     fresh.into_iter().for_each(|fresh| engine.look_at(fresh));
@@ -188,6 +199,7 @@ pub(super) async fn bring(
 async fn survey(chain: Chain, floor: Option<Datetime>, budget: &Arc<Budget>) -> Result<Left, SyncError> {
     let Chain { documents, mut feed, failure, hole } = chain;
     let own = feed.clone();
+    let floor = feed.floor(floor);
     let documents = surveyed(documents, own, floor, budget).await?;
     let is_lost = |(document, survey): &&(Spooled, Survey)| {
         survey.continues == Continues::Nothing
@@ -199,7 +211,7 @@ async fn survey(chain: Chain, floor: Option<Datetime>, budget: &Arc<Budget>) -> 
     }
     let lost = feed.lost.map(|from| Hole::Lost { covered: feed.cursor, from });
     let hole = hole.map(Hole::between).or(lost);
-    Ok(Left { feed, documents, failure, hole, until: None })
+    Ok(Left { feed, documents, failure, hole, until: None, floor })
 }
 
 async fn surveyed(
@@ -318,10 +330,10 @@ async fn unpack(engine: &Arc<Engine>, set: &SetRow, left: Vec<Left>, budget: &Ar
     for mut one in left {
         let documents: Vec<Spooled> = one.documents.drain(..).map(|(document, _)| document).collect();
         let until = documents.last().and_then(|document| document.about.until);
-        let since = one.feed.cursor.max(set.cursor);
-        let packed = dumps::packages_since(engine, set, documents, since).await?;
+        let covered = one.feed.cursor.max(set.cursor);
+        let packed = dumps::packages_since(engine, set, documents, one.floor.max(one.feed.cursor)).await?;
         one.failure = one.failure.or_else(|| packed.failed.first().cloned());
-        one.hole = one.hole.or(packed.hole(since).map(|from| Hole::Interval { covered: since, from }));
+        one.hole = one.hole.or(packed.hole(covered).map(|from| Hole::Interval { covered, from }));
         let manifests = dumps::manifests_of_changes(engine, packed, false).await?;
         one.failure = one.failure.or_else(|| manifests.failed.first().cloned());
         if one.failure.is_some() || one.hole.is_some() {
@@ -329,7 +341,7 @@ async fn unpack(engine: &Arc<Engine>, set: &SetRow, left: Vec<Left>, budget: &Ar
         } else {
             one.until = until;
         }
-        one.documents = surveyed(manifests.read, one.feed.clone(), set.cursor, budget).await?;
+        one.documents = surveyed(manifests.read, one.feed.clone(), one.floor, budget).await?;
         unpacked.push(one);
     }
     let why = "the Source offers no Change List".to_owned();
@@ -447,12 +459,13 @@ fn apply(
     status: &Status,
     store: &Store,
     set: &SetRow,
-    (plan, is_whole): (Plan, bool),
+    (plan, past, is_whole): (Plan, Option<Past>, bool),
     roots: &[String],
 ) -> Result<(Applied, Changes), CatalogError> {
     let mut transaction = writer.begin(true)?;
     transaction.begin_sync()?;
     let mut step = Step::new(&mut transaction, mapper, status, store, set);
+    step.past = past;
     let mut partial = false;
     for (document, survey) in &plan.packages {
         // What breaks off here, the list tells of.
@@ -464,7 +477,8 @@ fn apply(
     let (mut gap, mut withdrawn) = (None, false);
     // A document that gives no interval, and tells of nothing, says nothing of what is missing.
     let mut tells = plan.left.is_empty();
-    for Left { mut feed, documents, failure, hole, until } in plan.left {
+    for Left { mut feed, documents, failure, hole, until, floor } in plan.left {
+        step.floor = floor;
         tells |= documents.iter().any(|(document, survey)| {
             let about = &document.about;
             survey.entries > 0 || !about.by_lastmod || about.from.is_some()
@@ -513,6 +527,7 @@ fn apply(
             // What follows the one that broke may begin where we are: only from the top, all that is missing is found again.
             feed = Feed {
                 cursor: feed.cursor,
+                since: feed.since,
                 read: feed.read,
                 edition: feed.edition,
                 lost: feed.lost,
@@ -521,7 +536,7 @@ fn apply(
             };
             partial = true;
         } else if hole.is_none() {
-            feed.cursor = feed.cursor.max(until);
+            (feed.cursor, feed.since) = (feed.cursor.max(until), None);
         }
         (feed.failure, feed.missed) = (failure, None);
         if let Some((covered, from)) = hole.map(Hole::ends) {
@@ -533,6 +548,9 @@ fn apply(
         feeds.push(feed);
     }
     step.settle_absent()?;
+    if let Some(past) = &mut step.past {
+        step.transaction.tell_past(Some(past));
+    }
     let Step { tally, fresh, forgot, .. } = step;
     for feed in &mut feeds {
         if forgot {

@@ -77,6 +77,7 @@ pub(super) async fn follow(
         engine,
         bringer: engine.bringer(feed.capability),
         covered: feed.cursor.max(covered),
+        floor: feed.floor(feed.cursor.max(covered)),
         feed: feed.clone(),
         archives,
         roots,
@@ -104,6 +105,8 @@ struct Walk<'e> {
     engine: &'e Arc<Engine>,
     bringer: Bringer,
     covered: Option<Datetime>,
+    /// What happened before then is in the history, too.
+    floor: Option<Datetime>,
     feed: Feed,
     archives: &'e [String],
     /// Where the feeds of the set are that are followed by themselves.
@@ -278,6 +281,7 @@ impl Walk<'_> {
     async fn unchanged(&mut self, look: Look, known: &mut Option<DocumentRow>) -> Option<String> {
         let closed = self.feed.until.filter(|until| self.is_past(*until, Datetime::now()));
         self.covered = self.covered.max(closed);
+        self.floor = self.floor.max(closed);
         if let Some(beside) = self.feed.beside.clone().filter(|_| closed.is_none() && !self.looked_beside)
             && !self.visited.contains(&beside.url)
         {
@@ -478,19 +482,19 @@ impl Walk<'_> {
             .into_iter()
             .enumerate()
             .filter(|(place, part)| {
-                let Some(covered) = self.covered else { return true };
+                let Some(floor) = self.floor else { return true };
                 // Lists may stay open and all have the `from` of the first one; then the next `from` is not the end of this list.
                 let next = starts.get(place + 1).copied().flatten().filter(|next| part.from < Some(*next));
-                part.until.or(next).is_none_or(|until| until >= covered)
+                part.until.or(next).is_none_or(|until| until >= floor)
             })
             .map(|(_, part)| part)
             .filter(|part| !self.documents.iter().any(|document| document.row.url == part.url))
             // One that was found unchanged just now, unless the index says that it has been closed since.
             .filter(|part| !(self.looked_beside && part.url == self.feed.url && part.until.is_none()))
             .filter(|part| {
-                // What came before a list that was taken already is in the tree, if that reaches back there.
-                let first = self.documents.first().filter(|document| self.reaches_back(&document.about));
-                let first = first.and_then(|document| document.about.from);
+                // What came before a list that was taken already is known, if that reaches back there.
+                let first = self.documents.first().and_then(|document| document.about.from);
+                let first = first.filter(|first| self.floor.is_none_or(|floor| *first <= floor));
                 part.from.zip(first).is_none_or(|(from, first)| from >= first)
             })
             .collect();

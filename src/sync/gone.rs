@@ -32,8 +32,8 @@ impl Gone {
     }
 }
 
-/// Goes on without changes that are gone. Lists that were made after that was noticed make up for them, and they are forgotten: what
-/// they told before, such lists have. Until there are such, something may be missing: true, and it is kept why.
+/// Goes on without changes that are gone. Lists that were made after that was noticed make up for them, and they are left: what
+/// they told before, such lists have; the versions between, they tell when they are back. Until there are such, something may be missing: true, and it is kept why.
 pub(super) async fn without(
     engine: &Arc<Engine>,
     set: &SetRow,
@@ -72,7 +72,7 @@ pub(super) async fn without(
         engine
             .ledger
             .write(move |transaction| {
-                made_up.iter().try_for_each(|feed| transaction.forget_feed(id, &feed.root))?;
+                made_up.iter().try_for_each(|feed| transaction.leave_feed(id, feed))?;
                 unsaid.iter().try_for_each(|feed| transaction.put_feed(id, feed))
             })
             .await?;

@@ -16,7 +16,7 @@ use super::lists;
 use super::order::{self, Broken, Survey};
 use super::spooled::Spooled;
 use super::status::Status;
-use crate::catalog::{CatalogError, Changed, How, Record, SetRow, Tally, Transaction};
+use crate::catalog::{CatalogError, Changed, How, Past, Record, SetRow, Tally, Transaction};
 use crate::document::{Change, Datetime, Entry, Facts, Hashes, Warnings};
 use crate::patch::Kind;
 use crate::path::Mapper;
@@ -77,6 +77,9 @@ pub(super) struct Step<'s, 'w> {
     pub(super) ordered: bool,
     /// The resources that changed, by what was read so far, at the moment that was come to.
     told: Told,
+    /// What happened from then on, and before the lists that the tree was made from, goes into the past.
+    pub(super) floor: Option<Datetime>,
+    pub(super) past: Option<Past>,
     keys: RandomState,
 }
 
@@ -103,6 +106,8 @@ impl<'s, 'w> Step<'s, 'w> {
             absent_here: HashMap::new(),
             ordered: true,
             told: Told::default(),
+            floor: None,
+            past: None,
             keys: RandomState::new(),
         }
     }
@@ -135,8 +140,10 @@ impl<'s, 'w> Step<'s, 'w> {
             }
             let facts = Facts::of_entry(&entry, warnings);
             let own = facts.datetime.or(facts.lastmod.filter(|_| document.about.by_lastmod));
-            let is_older = |(own, floor): (Datetime, Datetime)| order::latest(&entry, own) < floor;
-            if own.zip(self.set.cursor).is_some_and(is_older) {
+            let is_older =
+                |own: Datetime, than: Option<Datetime>| than.is_some_and(|than| order::latest(&entry, own) < than);
+            let bygone = own.filter(|own| is_older(*own, self.set.cursor));
+            if bygone.is_some_and(|own| self.past.is_none() || is_older(own, self.floor)) {
                 return Ok(());
             }
             // `lastmod` is the time of the resource, and of the change if that can be.
@@ -155,6 +162,9 @@ impl<'s, 'w> Step<'s, 'w> {
             let Some((record, how)) = self.record(document, &entry, &facts, moment, own.is_some(), warnings) else {
                 return Ok(());
             };
+            if bygone.is_some() {
+                return self.in_the_past((&entry, &record, how), attacher.as_mut().filter(|_| !is_diff));
+            }
             earliest = earliest.max(own.or(plausible));
             // What the edition before did not have has happened, however much it looks like a change that is known.
             let is_new = survey.done + number > survey.new_from && own.is_none();
@@ -211,6 +221,26 @@ impl<'s, 'w> Step<'s, 'w> {
             self.status.error(&format!("{why}; the changes before that are in the tree"));
         }
         Ok(End { last, broken })
+    }
+
+    /// A change that came before the lists that the tree was made from: they have what came of it.
+    fn in_the_past(
+        &mut self,
+        (entry, record, how): (&Entry, &Record, How),
+        attacher: Option<&mut Attacher>,
+    ) -> Result<(), CatalogError> {
+        let Some(past) = &mut self.past else { return Ok(()) };
+        let before = past.versions;
+        let version = self.transaction.changed_then(past, record, how.kind())?;
+        if past.versions > before {
+            self.tally.count(Changed::Past);
+        }
+        match attacher.zip(version) {
+            Some((attacher, version)) if self.transaction.is_of_the_past(version)? => {
+                attacher.give_change(self.transaction, entry, record, version)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether what the tree shows of a resource, since the same moment as this change, was told of before it. If not, what
