@@ -343,3 +343,207 @@ fn what_a_change_list_told_while_it_was_gone_is_known_when_it_is_back() {
         assert_eq!(mirror.count("SELECT count(*) FROM gap"), 0, "{sync:?}");
     }
 }
+
+/// What a file has now, and why the set is not complete.
+fn told(mirror: &Mirror, path: &str) -> String {
+    let text = mirror.read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    format!("{path}: {text:?}, {}", mirror.status()["reason"])
+}
+
+#[test]
+fn an_old_change_list_that_cannot_be_read_keeps_nothing_back_that_is_newer_than_the_lists() {
+    for is_left in [false, true] {
+        let mut source = Source::start(&[("/a", "a"), ("/b", "b")], &["changelist"]);
+        source.changes("");
+        let mirror = Mirror::mount(&source.url("/"), "poll=0,relist=1s");
+        let _ = source.does("updated", "/a", 10, "a, second");
+        if is_left {
+            source.list(next_second() + 1);
+            source.server.remove("/changelist.xml");
+            is_behind(&mirror);
+            let _ = mirror.refresh();
+            std::thread::sleep(Duration::from_secs(2));
+        }
+        let lists = [(source.url("/1.xml"), Some(0), Some(25)), (source.url("/2.xml"), Some(25), None)];
+        source.server.file("/changelist.xml", change_index(0, &lists));
+        source.server.on("/1.xml", |_| Reply::status(410));
+        source.server.file("/2.xml", change_list(Some(25), None, "", ""));
+        if !is_left {
+            is_behind(&mirror);
+        }
+        source.list(support::changes::clock());
+        std::thread::sleep(Duration::from_millis(1200));
+        let _ = mirror.refresh();
+        let _ = mirror.refresh();
+        let news = source.does("updated", "/b", support::changes::clock() + 2, "b, second");
+        source.server.file("/2.xml", change_list(Some(25), None, "", &news));
+        std::thread::sleep(Duration::from_secs(3));
+        let _ = mirror.refresh();
+        eprintln!("left: {is_left}; {}", told(&mirror, "b"));
+        is_complete(&mirror, &source);
+        let before = source.server.count("/1.xml");
+        is_complete(&mirror, &source);
+        assert_eq!(source.server.count("/1.xml"), before, "it is asked for again and again");
+    }
+}
+
+/// A package of a Change Dump with one update.
+fn package(source: &Source, (path, text): (&str, &str), second: u64, (from, until): (u64, u64)) -> Vec<u8> {
+    let item = support::dump::Item::new(&source.url(path), text.as_bytes());
+    let more = format!("datetime=\"{}\" path=\"{}\" {}", at(second), item.path, facts_of(text.as_bytes()));
+    let entries = change(&item.uri, "updated", &more);
+    let interval = support::changes::interval(Some(from), Some(until));
+    support::dump::package_with(&document("changedump-manifest", &interval, "", &entries), &[item])
+}
+
+/// Publishes a Change Dump of packages: path, from, until, length.
+fn change_dump(source: &Source, packages: &[(&str, u64, u64, usize)]) {
+    let entries: String = packages
+        .iter()
+        .map(|(path, from, until, length)| {
+            let interval = support::changes::interval(Some(*from), Some(*until));
+            entry(&source.url(path), &format!("{interval} length=\"{length}\""))
+        })
+        .collect();
+    let interval = support::changes::interval(Some(0), None);
+    source.server.file("/changedump.xml", document("changedump", &interval, "", &entries));
+}
+
+#[test]
+fn an_old_package_that_cannot_be_had_keeps_nothing_back_that_is_newer_than_the_lists() {
+    let mut source = Source::start(&[("/a", "a"), ("/b", "b")], &["changedump"]);
+    let _ = source.does("updated", "/a", 3, "a, first");
+    let zero = package(&source, ("/a", "a, first"), 3, (0, 5));
+    source.server.file("/p0.zip", zero.clone());
+    change_dump(&source, &[("/p0.zip", 0, 5, zero.len())]);
+    let mirror = Mirror::mount(&source.url("/"), "poll=0,relist=1s");
+    let _ = source.does("updated", "/a", 10, "a, second");
+    source.server.on("/p1.zip", |_| Reply::status(410));
+    change_dump(&source, &[("/p0.zip", 0, 5, zero.len()), ("/p1.zip", 5, 25, 500)]);
+    is_behind(&mirror);
+    source.list(support::changes::clock());
+    std::thread::sleep(Duration::from_millis(1200));
+    let _ = mirror.refresh();
+    let _ = mirror.refresh();
+    let second = support::changes::clock() + 2;
+    let _ = source.does("updated", "/b", second, "b, second");
+    std::thread::sleep(Duration::from_secs(3));
+    let two = package(&source, ("/b", "b, second"), second, (25, second + 1));
+    source.server.file("/p2.zip", two.clone());
+    let packages = [("/p0.zip", 0, 5, zero.len()), ("/p1.zip", 5, 25, 500), ("/p2.zip", 25, second + 1, two.len())];
+    change_dump(&source, &packages);
+    let _ = mirror.refresh();
+    eprintln!("{}", told(&mirror, "b"));
+    is_complete(&mirror, &source);
+}
+
+#[test]
+fn changes_without_times_before_what_is_older_than_the_lists_are_not_applied_again() {
+    for is_gone in [true, false] {
+        let mut source = Source::start(&[("/a", "a"), ("/b", "b"), ("/c", "c")], &["changelist"]);
+        source.changes("");
+        let mirror = Mirror::mount(&source.url("/"), if is_gone { "poll=0" } else { "poll=0,relist=1s" });
+        if is_gone {
+            source.server.remove("/changelist.xml");
+            is_behind(&mirror);
+        }
+        let mut all = change(&source.url("/c"), "deleted", "");
+        all += &source.does("created", "/c", 20, "c, again");
+        // The lists alone tell of it.
+        source.put("/silent", b"silent");
+        source.list(if is_gone { next_second() + 1 } else { 30 });
+        let _ = is_gone.then(|| mirror.refresh());
+        std::thread::sleep(Duration::from_secs(2));
+        if is_gone {
+            let _ = mirror.refresh();
+            agrees(&mirror, &source);
+        }
+        source.changes(&all);
+        is_complete(&mirror, &source);
+        std::thread::sleep(Duration::from_millis(1200));
+        is_complete(&mirror, &source);
+    }
+}
+
+#[test]
+fn what_was_left_and_came_back_unreadable_is_missed_when_it_goes_again() {
+    let mut source = Source::start(&[("/a", "a"), ("/b", "b")], &["changelist"]);
+    source.changes("");
+    let mirror = mounted(&source);
+    source.server.remove("/changelist.xml");
+    is_behind(&mirror);
+    source.list(next_second() + 1);
+    let _ = mirror.refresh();
+    std::thread::sleep(Duration::from_secs(2));
+    is_complete(&mirror, &source);
+    source.put("/b", b"b, unseen");
+    source.server.file("/changelist.xml", PAGE);
+    is_behind(&mirror);
+    source.server.remove("/changelist.xml");
+    is_behind(&mirror);
+}
+
+#[test]
+fn changes_without_times_are_one_version_each_where_lists_are_due() {
+    let mut source = Source::start(&[("/a", "a"), ("/b", "b")], &["changelist"]);
+    source.server.file("/changelist.xml", undated(&source, &[]));
+    let mirror = Mirror::mount(&source.url("/"), "poll=0,relist=1s");
+    std::thread::sleep(Duration::from_millis(1200));
+    source.put("/a", b"a, second");
+    source.list(30);
+    let first = undated(&source, &[("/a", "updated")]);
+    source.put("/a", b"a, third");
+    let third = change(&source.url("/a"), "updated", &facts_of(b"a, third"));
+    source.server.file("/changelist.xml", first.replace("</urlset>", &format!("{third}</urlset>")));
+    is_complete(&mirror, &source);
+    std::thread::sleep(Duration::from_millis(1200));
+    is_complete(&mirror, &source);
+    assert_eq!(versions(&mirror, "a"), hashes(&["a", "a, second", "a, third"]));
+}
+
+#[test]
+fn what_happened_before_the_first_list_is_not_told_anew_with_each_list() {
+    let mut source = Source::start(&[("/a", "a"), ("/b", "b")], &["changelist"]);
+    let old = |kind: &str, second: u64| -> String {
+        (0..100)
+            .map(|number| support::changes::told(&source.url(&format!("/old/{number}")), kind, second, b"old"))
+            .collect()
+    };
+    let all = old("created", 10) + &old("deleted", 20);
+    source.list(30);
+    source.changes(&all);
+    let mirror = Mirror::mount(&source.url("/"), "poll=0,relist=1s");
+    source.put("/silent", b"silent");
+    source.list(40);
+    std::thread::sleep(Duration::from_millis(1200));
+    is_complete(&mirror, &source);
+    assert_eq!(mirror.count("SELECT count(*) FROM version"), 3);
+}
+
+#[test]
+fn what_was_told_while_nobody_could_read_it_is_told_once() {
+    let mut source = Source::start(&[("/a", "a"), ("/s", "s")], &["changelist"]);
+    source.changes("");
+    let mirror = Mirror::mount(&source.url("/"), "poll=0,relist=1s");
+    let mut all = source.does("updated", "/a", 10, "a, second");
+    for second in [21, 23] {
+        all += &source.does("created", "/c", second, "c");
+        all += &source.does("deleted", "/c", second + 1, "");
+    }
+    all += &source.does("updated", "/a", 26, "a, third");
+    source.server.remove("/changelist.xml");
+    is_behind(&mirror);
+    source.list(next_second() + 1);
+    std::thread::sleep(Duration::from_millis(2200));
+    let _ = mirror.refresh();
+    is_complete(&mirror, &source);
+    source.changes(&all);
+    for round in 0..3 {
+        is_complete(&mirror, &source);
+        assert_eq!(versions(&mirror, "a"), hashes(&["a", "a, second", "a, third"]), "round {round}");
+        assert_eq!(versions(&mirror, "c"), hashes(&["c", "c"]), "round {round}");
+        source.put("/s", format!("s {round}").as_bytes());
+        source.list(next_second());
+        std::thread::sleep(Duration::from_millis(1200));
+    }
+}

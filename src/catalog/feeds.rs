@@ -90,7 +90,7 @@ pub struct Feed {
     pub beside: Option<Beside>,
     /// All changes up to then are in the tree.
     pub cursor: Option<Datetime>,
-    /// It was gone, and lists made up for it; what it told since then, and before those, is not in the history.
+    /// Lists were read past what it tells since then: they have what came of that, and the history has not what came between.
     pub since: Option<Datetime>,
     /// The beginnings of lists that are in the tree, the last ones: a list that begins so, wherever it is, has
     /// been read so far.
@@ -118,10 +118,11 @@ impl Feed {
         self.read.drain(..more);
     }
 
-    /// Changes before that are not looked at, where lists were made at this `time`: they are in the tree, and in the history.
+    /// Changes before that are not looked at, where all up to `covered` is in the tree: they are in the history, too.
     #[must_use]
-    pub fn floor(&self, time: Option<Datetime>) -> Option<Datetime> {
-        time.map(|time| self.since.or(self.cursor).map_or(time, |followed| followed.min(time)))
+    pub fn floor(&self, covered: Option<Datetime>) -> Option<Datetime> {
+        let told = self.since.max(self.cursor).filter(|_| self.since.is_some());
+        covered.map(|covered| told.map_or(covered, |told| told.min(covered)))
     }
 
     /// One that was never read.
@@ -247,22 +248,26 @@ impl Reader {
     /// # Errors
     /// If SQLite fails.
     pub fn feeds(&self, rset: i64) -> Result<Vec<Feed>> {
-        self.feeds_where(rset, "NOT (since IS NOT NULL AND cursor IS NULL)")
+        let mut statement =
+            self.connection().prepare_cached(&format!("SELECT {FEED} FROM feed WHERE rset = ?1 ORDER BY root"))?;
+        let rows = statement.query_map([rset], feed)?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// Those that were followed, were gone, and are not missed any more, for lists made up for them.
+    /// Those that were followed, were gone, and are not missed any more, for lists made up for them: where each was, and since
+    /// when what it told is not in the history.
     ///
     /// # Errors
     /// If SQLite fails.
     pub fn feeds_left(&self, rset: i64) -> Result<Vec<Feed>> {
-        self.feeds_where(rset, "since IS NOT NULL AND cursor IS NULL")
-    }
-
-    fn feeds_where(&self, rset: i64, condition: &str) -> Result<Vec<Feed>> {
         let mut statement = self
             .connection()
-            .prepare_cached(&format!("SELECT {FEED} FROM feed WHERE rset = ?1 AND {condition} ORDER BY root"))?;
-        let rows = statement.query_map([rset], feed)?;
+            .prepare_cached("SELECT root, capability, since FROM feed_left WHERE rset = ?1 ORDER BY root")?;
+        let rows = statement.query_map([rset], |row| {
+            let (root, capability): (String, String) = (row.get(0)?, row.get(1)?);
+            let capability = Capability::from_name(&capability).unwrap_or(Capability::ChangeList);
+            Ok(Feed { since: Some(Datetime::from_nanos(row.get(2)?)), ..Feed::new(&root, capability) })
+        })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 }
@@ -363,6 +368,9 @@ impl Transaction<'_> {
                 feed.missed.map(Datetime::nanos),
                 feed.since.map(Datetime::nanos)
             ])?;
+        self.connection()
+            .prepare_cached("DELETE FROM feed_left WHERE rset = ?1 AND root = ?2")?
+            .execute(params![rset, feed.root])?;
         Ok(())
     }
 
@@ -392,20 +400,44 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// A feed is not missed any more: of it, only up to when it was followed stays known.
+    /// The tree was of the moment `before`, and is of lists that are newer now: what the feeds of the set have told between, and
+    /// was not read, is not in the history. To be called before [`Transaction::finish_set`].
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn lists_went_past(&self, rset: i64, before: Option<Datetime>) -> Result<()> {
+        self.connection().execute(
+            "UPDATE feed SET since = max(cursor, COALESCE(?2, cursor)) WHERE rset = ?1 AND since IS NULL",
+            params![rset, before.map(Datetime::nanos)],
+        )?;
+        Ok(())
+    }
+
+    /// A feed is not missed any more: only since when what it told is not in the history stays known.
     ///
     /// # Errors
     /// If SQLite fails.
     pub fn leave_feed(&self, rset: i64, feed: &Feed) -> Result<()> {
-        let left = Feed { since: feed.since.or(feed.cursor), ..Feed::new(&feed.root, feed.capability) };
-        match left.since {
-            Some(_) => self.put_feed(rset, &left),
-            None => {
-                let row = params![rset, feed.root];
-                self.connection().execute("DELETE FROM feed WHERE rset = ?1 AND root = ?2", row)?;
-                Ok(())
-            }
-        }
+        let known = "SELECT rset, root, capability, COALESCE(since, cursor) FROM feed
+                     WHERE rset = ?1 AND root = ?2 AND COALESCE(since, cursor) IS NOT NULL";
+        let row = params![rset, feed.root];
+        self.connection()
+            .execute(&format!("INSERT OR REPLACE INTO feed_left (rset, root, capability, since) {known}"), row)?;
+        self.connection().execute("DELETE FROM feed WHERE rset = ?1 AND root = ?2", row)?;
+        Ok(())
+    }
+
+    /// Keeps why a feed cannot be followed, and since when it is `missed`; how far it was followed stays as it is.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn miss_feed(&self, rset: i64, feed: &Feed) -> Result<()> {
+        let missed = feed.missed.map(Datetime::nanos);
+        let known = self
+            .connection()
+            .prepare_cached("UPDATE feed SET failure = ?3, missed = ?4 WHERE rset = ?1 AND root = ?2")?
+            .execute(params![rset, feed.root, feed.failure, missed])?;
+        if known == 0 { self.put_feed(rset, feed) } else { Ok(()) }
     }
 
     /// Forgets the feeds of a set that are at none of these roots.
@@ -414,10 +446,12 @@ impl Transaction<'_> {
     /// If SQLite fails.
     pub fn forget_feeds(&self, rset: i64, roots: &[String]) -> Result<()> {
         let roots = serde_json::to_string(roots).unwrap_or_else(|_| "[]".to_owned());
-        self.connection().execute(
-            "DELETE FROM feed WHERE rset = ?1 AND root NOT IN (SELECT value FROM json_each(?2))",
-            params![rset, roots],
-        )?;
+        for table in ["feed", "feed_left"] {
+            self.connection().execute(
+                &format!("DELETE FROM {table} WHERE rset = ?1 AND root NOT IN (SELECT value FROM json_each(?2))"),
+                params![rset, roots],
+            )?;
+        }
         Ok(())
     }
 }

@@ -365,7 +365,15 @@ const STEPS: [&str; 13] = ["
         WHERE EXISTS (SELECT 1 FROM version WHERE until IS NULL AND dated != 1 AND hashes IS NULL);
 ", "
     ALTER TABLE feed ADD COLUMN missed INTEGER;     -- since when it has been gone, by our clock
-    ALTER TABLE feed ADD COLUMN since INTEGER;      -- lists made up for what it did not tell: from then on
+    ALTER TABLE feed ADD COLUMN since INTEGER;      -- lists were read past what it tells since then: that is not in the history
+    -- What was followed, was gone, and is not missed any more, for lists made up for it.
+    CREATE TABLE feed_left (
+        rset INTEGER NOT NULL,
+        root TEXT NOT NULL,
+        capability TEXT NOT NULL,
+        since INTEGER NOT NULL,         -- as above
+        PRIMARY KEY (rset, root)
+    ) WITHOUT ROWID;
 "];
 
 /// The size of a page in bytes. With 4 KiB, 3.77 million rows took a tenth longer to write; with 16 KiB a twentieth less,

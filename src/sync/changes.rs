@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::align::Continues;
 use super::attach::Fresh;
 use super::dumps::{self, Packed};
-use super::feeds::{self, Chain, Followed, Look};
+use super::feeds::{self, Chain, Followed, Look, NOT_IN_HISTORY};
 use super::gone::Gone;
 use super::lists::Budget;
 use super::order::{self, Survey, Unsurveyed};
@@ -55,8 +55,13 @@ struct Left {
     hole: Option<Hole>,
     /// Up to then, all is in the tree when all of its documents are.
     until: Option<Datetime>,
-    /// What it tells from then on, before the lists that the tree was made from, may not be in the history.
-    floor: Option<Datetime>,
+}
+
+impl Left {
+    /// Whether it tells of what is not in the history, though lists that the tree was made from have what came of it.
+    fn tells_of_the_past(&self, covered: Option<Datetime>) -> bool {
+        self.feed.floor(covered) < covered
+    }
 }
 
 /// Changes that are missing before those of a feed.
@@ -142,7 +147,7 @@ pub(super) async fn bring(
         let how = if feed.failure.is_some() { how.max(Look::Again) } else { how };
         match feeds::follow(engine, &feed, &archives, roots, covered, how).await {
             Ok(Followed::Unchanged) => unchanged += 1,
-            Ok(Followed::Changed(chain)) => left.push(survey(*chain, set.cursor, &budget).await?),
+            Ok(Followed::Changed(chain)) => left.push(survey(engine, *chain, set.cursor, &budget).await?),
             Err(error) if feeds::is_gone(&error) => {
                 engine.status().warning(&format!("{error}; there are only the lists to tell what it would"));
                 match (before, error.trouble.is_missing()) {
@@ -170,7 +175,7 @@ pub(super) async fn bring(
         }
     };
     // What happened between where a feed was left and the lists that were read since, is history.
-    let past = match plan.left.iter().any(|left| left.floor < set.cursor) {
+    let past = match plan.left.iter().any(|left| left.tells_of_the_past(set.cursor)) {
         true => Some(Past::new(set.id, set.directory, &engine.readers.ask(|reader| reader.reach(set.id))?)),
         false => None,
     };
@@ -196,11 +201,14 @@ pub(super) async fn bring(
     Ok((outcome, gone))
 }
 
-async fn survey(chain: Chain, floor: Option<Datetime>, budget: &Arc<Budget>) -> Result<Left, SyncError> {
+async fn survey(
+    engine: &Arc<Engine>,
+    chain: Chain,
+    covered: Option<Datetime>,
+    budget: &Arc<Budget>,
+) -> Result<Left, SyncError> {
     let Chain { documents, mut feed, failure, hole } = chain;
-    let own = feed.clone();
-    let floor = feed.floor(floor);
-    let documents = surveyed(documents, own, floor, budget).await?;
+    let documents = surveyed(engine, documents, feed.clone(), covered, budget).await?;
     let is_lost = |(document, survey): &&(Spooled, Survey)| {
         survey.continues == Continues::Nothing
             && document.about.from.is_none()
@@ -211,22 +219,32 @@ async fn survey(chain: Chain, floor: Option<Datetime>, budget: &Arc<Budget>) -> 
     }
     let lost = feed.lost.map(|from| Hole::Lost { covered: feed.cursor, from });
     let hole = hole.map(Hole::between).or(lost);
-    Ok(Left { feed, documents, failure, hole, until: None, floor })
+    Ok(Left { feed, documents, failure, hole, until: None })
 }
 
 async fn surveyed(
+    engine: &Arc<Engine>,
     documents: Vec<Spooled>,
     feed: Feed,
-    floor: Option<Datetime>,
+    covered: Option<Datetime>,
     budget: &Arc<Budget>,
 ) -> Result<Vec<(Spooled, Survey)>, SyncError> {
-    let budget = Arc::clone(budget);
+    let (budget, status) = (Arc::clone(budget), Arc::clone(engine.status()));
+    // What is read for the history takes nothing from what the tree needs.
+    let spare = Budget::new(&engine.config.bounds);
     let surveyed = priority::run(move || {
-        let survey = |document: Spooled| {
-            let survey = order::survey(&document, &feed, floor, &budget)?;
-            Ok((document, survey))
-        };
-        documents.into_iter().map(survey).collect::<Result<Vec<_>, Unsurveyed>>()
+        let mut all = Vec::new();
+        for document in documents {
+            let is_past = document.ended_before(covered);
+            match order::survey(&document, &feed, covered, if is_past { &spare } else { &budget }) {
+                Ok(survey) => all.push((document, survey)),
+                Err(Unsurveyed::Beyond(beyond)) if is_past => {
+                    status.warning(&format!("{}: {beyond}; {NOT_IN_HISTORY}", document.row.url));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(all)
     });
     surveyed.await.map_err(|error| SyncError::Cache(error.to_string()))?.map_err(|error| match error {
         Unsurveyed::Disk(error) => SyncError::Cache(error.to_string()),
@@ -320,7 +338,7 @@ async fn choose(
         return Ok(list(format!("the Change Dump cannot be used: {error}")));
     }
     let feed = Feed::new("", Capability::ChangeDump);
-    let packages = surveyed(manifests.read, feed, set.cursor, budget).await?;
+    let packages = surveyed(engine, manifests.read, feed, set.cursor, budget).await?;
     Ok(Choice { packages, how: "changedump", why: costs })
 }
 
@@ -331,7 +349,10 @@ async fn unpack(engine: &Arc<Engine>, set: &SetRow, left: Vec<Left>, budget: &Ar
         let documents: Vec<Spooled> = one.documents.drain(..).map(|(document, _)| document).collect();
         let until = documents.last().and_then(|document| document.about.until);
         let covered = one.feed.cursor.max(set.cursor);
-        let packed = dumps::packages_since(engine, set, documents, one.floor.max(one.feed.cursor)).await?;
+        let packed = dumps::packages_since(engine, set, documents, one.feed.floor(covered)).await?;
+        let (past, packed) = packed.split(covered);
+        let past = dumps::manifests_of_changes(engine, past, false).await?;
+        past.failed.iter().for_each(|error| engine.status().warning(&format!("{error}; {NOT_IN_HISTORY}")));
         one.failure = one.failure.or_else(|| packed.failed.first().cloned());
         one.hole = one.hole.or(packed.hole(covered).map(|from| Hole::Interval { covered, from }));
         let manifests = dumps::manifests_of_changes(engine, packed, false).await?;
@@ -341,7 +362,8 @@ async fn unpack(engine: &Arc<Engine>, set: &SetRow, left: Vec<Left>, budget: &Ar
         } else {
             one.until = until;
         }
-        one.documents = surveyed(manifests.read, one.feed.clone(), one.floor, budget).await?;
+        let manifests = past.read.into_iter().chain(manifests.read).collect();
+        one.documents = surveyed(engine, manifests, one.feed.clone(), set.cursor, budget).await?;
         unpacked.push(one);
     }
     let why = "the Source offers no Change List".to_owned();
@@ -477,8 +499,8 @@ fn apply(
     let (mut gap, mut withdrawn) = (None, false);
     // A document that gives no interval, and tells of nothing, says nothing of what is missing.
     let mut tells = plan.left.is_empty();
-    for Left { mut feed, documents, failure, hole, until, floor } in plan.left {
-        step.floor = floor;
+    for Left { mut feed, documents, failure, hole, until } in plan.left {
+        step.floor = feed.floor(set.cursor);
         tells |= documents.iter().any(|(document, survey)| {
             let about = &document.about;
             survey.entries > 0 || !about.by_lastmod || about.from.is_some()
@@ -486,6 +508,11 @@ fn apply(
         let known = feed.read.clone();
         let mut failure = failure.map(|error| error.to_string());
         for (document, survey) in &documents {
+            let is_past = document.ended_before(set.cursor);
+            if let Some(why) = survey.unusable().filter(|_| is_past) {
+                status.warning(&format!("{}: {why}; {NOT_IN_HISTORY}", document.row.url));
+                continue;
+            }
             if let Some(why) = survey.unusable() {
                 let why = format!(
                     "{}: {why}; its changes are not in the order of time, and wait until it can be read whole",
@@ -514,7 +541,7 @@ fn apply(
                 let last = end.last.map(|last| last.min(document.about.until.unwrap_or_else(Datetime::now)));
                 feed.cursor = [feed.cursor, document.about.from, last].into_iter().max().flatten();
             }
-            if let Some(why) = end.broken {
+            if let Some(why) = end.broken.filter(|_| !is_past) {
                 failure = Some(why);
                 break;
             }

@@ -5,7 +5,7 @@
 //! those lists are read that cover what is missing. What is between two lists is noticed, and so is a list that does not reach
 //! back to where we are.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +28,9 @@ const MOST_LOOKS: usize = 4;
 const WRITING: Duration = Duration::from_secs(2);
 /// How many lists of an index are asked for at once.
 const AT_ONCE: usize = 4;
+/// What is lost where a document cannot be read that tells of nothing since the lists.
+pub(super) const NOT_IN_HISTORY: &str =
+    "lists are newer, and have what came of its changes; the versions between are not known";
 
 /// What has to be read to be in step.
 #[derive(Debug)]
@@ -105,7 +108,7 @@ struct Walk<'e> {
     engine: &'e Arc<Engine>,
     bringer: Bringer,
     covered: Option<Datetime>,
-    /// What happened before then is in the history, too.
+    /// What happened before then is in the history, too. A list that ended between this and `covered` is read for that alone.
     floor: Option<Datetime>,
     feed: Feed,
     archives: &'e [String],
@@ -478,15 +481,24 @@ impl Walk<'_> {
         let starts: Vec<Option<Datetime>> = parts.iter().map(|part| part.from).collect();
         let urls: Vec<(String, bool)> = parts.iter().map(|part| (part.url.clone(), part.until.is_some())).collect();
         let place = |url: &str| urls.iter().position(|(own, _)| own == url);
+        let end = |place: usize, part: &Part| {
+            // Lists may stay open and all have the `from` of the first one; then the next `from` is not the end of this list.
+            let next = starts.get(place + 1).copied().flatten().filter(|next| part.from < Some(*next));
+            part.until.or(next)
+        };
+        let ended_before = |place: usize, part: &Part, moment: Option<Datetime>| {
+            end(place, part).zip(moment).is_some_and(|(end, moment)| end < moment)
+        };
+        let of_the_past: HashMap<String, Option<Datetime>> = parts
+            .iter()
+            .enumerate()
+            .filter(|(place, part)| ended_before(*place, part, self.covered))
+            .map(|(place, part)| (part.url.clone(), end(place, part)))
+            .collect();
         let wanted: Vec<Part> = parts
             .into_iter()
             .enumerate()
-            .filter(|(place, part)| {
-                let Some(floor) = self.floor else { return true };
-                // Lists may stay open and all have the `from` of the first one; then the next `from` is not the end of this list.
-                let next = starts.get(place + 1).copied().flatten().filter(|next| part.from < Some(*next));
-                part.until.or(next).is_none_or(|until| until >= floor)
-            })
+            .filter(|(place, part)| !ended_before(*place, part, self.floor))
             .map(|(_, part)| part)
             .filter(|part| !self.documents.iter().any(|document| document.row.url == part.url))
             // One that was found unchanged just now, unless the index says that it has been closed since.
@@ -511,7 +523,8 @@ impl Walk<'_> {
             })
             .buffered(AT_ONCE);
         while let Some((got, part)) = coming.next().await {
-            match got {
+            let past = of_the_past.get(&part.url);
+            let failure = match got {
                 Ok((Got::List(mut document), goes_on)) => {
                     document.about.from = document.about.from.or(part.from);
                     if goes_on.is_none() {
@@ -519,18 +532,26 @@ impl Walk<'_> {
                         document.about.announced = until;
                         document.about.until = until.filter(|until| self.is_past(*until, document.date));
                     }
+                    document.about.until = document.about.until.or(past.copied().flatten());
                     self.documents.push(*document);
-                    self.failure = goes_on;
+                    goes_on
                 }
                 Ok(_) => {
                     let trouble = Trouble::Nowhere("an index within an index of changes".to_owned());
-                    self.failure = Some(SourceError::new(&part.url, trouble));
+                    Some(SourceError::new(&part.url, trouble))
                 }
-                Err(error) => self.failure = Some(error),
-            }
-            if self.failure.is_some() {
-                // What comes after it comes after it.
-                break;
+                Err(error) => Some(error),
+            };
+            match failure {
+                Some(error) if past.is_some() => {
+                    self.engine.status().warning(&format!("{error}; {NOT_IN_HISTORY}"));
+                }
+                Some(error) => {
+                    // What comes after it comes after it.
+                    self.failure = Some(error);
+                    break;
+                }
+                None => {}
             }
         }
         let whole = self.failure.is_none();
@@ -597,12 +618,16 @@ impl Walk<'_> {
     fn finish(mut self) -> Chain {
         // The first time, all that happened since the list may be told; later, the change that was read last should be.
         let oldest = self.documents.iter().filter_map(|document| document.about.oldest).min();
-        if let Some(first) = self.documents.first_mut().filter(|_| self.feed.cursor.is_some()) {
+        let covered = self.covered;
+        let mut present = self.documents.iter_mut().filter(|document| !document.ended_before(covered));
+        if let Some(first) = present.next().filter(|_| self.feed.cursor.is_some()) {
             first.about.from = first.about.from.or(oldest);
         }
         // Only the last one can be that of an interval that moves with the request.
         if let Some((_, before)) = self.documents.split_last_mut() {
-            before.iter_mut().for_each(|document| document.about.until = document.about.announced);
+            before
+                .iter_mut()
+                .for_each(|document| document.about.until = document.about.announced.or(document.about.until));
         }
         let mut covered = self.covered;
         let mut hole = None;

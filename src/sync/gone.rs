@@ -73,7 +73,7 @@ pub(super) async fn without(
             .ledger
             .write(move |transaction| {
                 made_up.iter().try_for_each(|feed| transaction.leave_feed(id, feed))?;
-                unsaid.iter().try_for_each(|feed| transaction.put_feed(id, feed))
+                unsaid.iter().try_for_each(|feed| transaction.miss_feed(id, feed))
             })
             .await?;
     }

@@ -48,6 +48,9 @@ pub(super) struct Survey {
     pub(super) done: u64,
     /// The time of the newest of those.
     pub(super) before: Option<Datetime>,
+    /// So many happened before the lists that the tree was made from: those that are not `done`, and have a time of their own,
+    /// are not in the history yet.
+    pub(super) bygone: u64,
     /// Bytes of the resources that are left, as far as they are listed, and how many those are.
     pub(super) bytes: u64,
     /// A digest of each entry, from the oldest change to the newest, if it has changes without a time, or no interval.
@@ -110,14 +113,14 @@ pub(super) enum Unsurveyed {
     Beyond(#[from] Beyond),
 }
 
-/// Looks through a list. What is older than `floor` is in the tree; so is what `feed` remembers of it.
+/// Looks through a list. What is older than `covered` is in the tree; so is what `feed` remembers of it.
 ///
 /// # Errors
 /// If it cannot be read from the disk, or the step reads too much.
 pub(super) fn survey(
     document: &Spooled,
     feed: &Feed,
-    floor: Option<Datetime>,
+    covered: Option<Datetime>,
     budget: &Budget,
 ) -> Result<Survey, Unsurveyed> {
     let mut times = Vec::new();
@@ -194,7 +197,8 @@ pub(super) fn survey(
     let whole = times.len() as u64;
     // In another order than the written one, only all of it says which changes those are.
     let in_order = |known: &Beginning| order == Order::AsWritten || known.entries == whole;
-    let old = floor.map_or(0, |floor| older(&times, &order, floor));
+    let older_than = |moment: Option<Datetime>| moment.map_or(0, |moment| older(&times, &order, moment));
+    let (old, bygone) = (older_than(feed.floor(covered)), older_than(covered));
     // After lists changed the tree, what is known of an edition is applied again.
     let of_edition = if feed.read.is_empty() || is_dated { 0 } else { alignment.done };
     let done = known.filter(in_order).map_or(0, |known| known.entries).max(old).max(of_edition);
@@ -206,6 +210,7 @@ pub(super) fn survey(
         before,
         order,
         done,
+        bygone,
         bytes: lengths,
         edition,
         continues: match alignment.continues {

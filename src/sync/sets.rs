@@ -7,7 +7,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::baseline::Edition;
 use super::changes::{self, Outcome};
 use super::feeds::{self, Look};
 use super::gone::{self, Gone};
@@ -183,14 +182,19 @@ async fn one(
     let offers_changes = offers_changes(found);
     let known = engine.readers.ask(|reader| reader.feeds(row.id))?;
     let is_followed = offers_changes && !lists && row.state == SetState::Complete && !known.is_empty();
-    let is_due = is_followed && is_list_due(engine, &row)?;
+    let settled = is_followed && !is_list_due(engine, &row)?;
     let mut summary = Summary::default();
     let mut edition = None;
-    if !is_followed {
-        match bring_lists(engine, &row, found, accept_deletions).await {
-            Ok((part, new)) => (summary, edition) = (part, new),
+    if !settled {
+        match baseline::bring(engine, &row, found, accept_deletions).await {
+            Ok((part, new)) => {
+                (summary, edition) = (part, new);
+                if !summary.partial {
+                    note_listed(engine, &row).await?;
+                }
+            }
             // Lists that cannot be read are no reason to miss the changes; if the Source is away, following those fails, too.
-            Err(error) if offers_changes && row.state != SetState::Empty && !error.is_away() => {
+            Err(error) if is_followed || offers_changes && row.state != SetState::Empty && !error.is_away() => {
                 engine.status().error(&error.to_string());
                 summary.partial = true;
             }
@@ -209,16 +213,7 @@ async fn one(
     };
     let (outcome, mut missing) = match changes::bring(engine, &row, found, look).await {
         Ok(found) => found,
-        Err(error) if is_followed => {
-            // Nor are changes that cannot be read a reason to miss what lists tell.
-            if is_due && !error.is_away() {
-                match bring_lists(engine, &row, found, accept_deletions).await {
-                    Ok(_) => {}
-                    Err(error) => engine.status().error(&error.to_string()),
-                }
-            }
-            return Err(error);
-        }
+        Err(error) if is_followed => return Err(error),
         Err(error) => {
             engine.status().error(&format!("{error}; the tree is as its lists have it"));
             if row.state == SetState::Complete {
@@ -231,40 +226,55 @@ async fn one(
             return Ok(Some(summary));
         }
     };
+    let mut wants_lists = false;
     let is_gap = matches!(outcome, Outcome::Gap(_));
-    let is_missing = matches!(outcome, Outcome::NoFeed) || missing.wants_lists();
     match outcome {
         Outcome::Unchanged => summary.not_modified += 1,
-        Outcome::NoFeed if is_followed && remembered => return Ok(None),
-        Outcome::NoFeed => {}
-        Outcome::Applied(part) | Outcome::Gap(part) | Outcome::Doubtful(part) => summary.add(&part),
+        Outcome::Applied(part) => summary.add(&part),
+        Outcome::NoFeed if settled && remembered => return Ok(None),
+        Outcome::NoFeed => wants_lists = missing.is_empty(),
+        Outcome::Gap(part) | Outcome::Doubtful(part) => {
+            summary.add(&part);
+            if settled {
+                // A newer list, by difference, makes up for it; what changed since that list is applied again.
+                match baseline::bring(engine, &reload(engine, row.clone())?, found, false).await {
+                    Ok((part, new)) => {
+                        if !part.partial {
+                            note_listed(engine, &row).await?;
+                        }
+                        summary.add(&part);
+                        edition = new;
+                    }
+                    Err(error) if is_gap => return Err(error),
+                    Err(error) => {
+                        // What the deletion may have meant, the lists of the next sync tell.
+                        engine.status().error(&error.to_string());
+                        summary.partial = true;
+                    }
+                }
+                if is_gap || edition.is_some() {
+                    let (outcome, still) =
+                        changes::bring(engine, &reload(engine, row.clone())?, found, Look::Again).await?;
+                    if let Outcome::Applied(part) | Outcome::Doubtful(part) | Outcome::Gap(part) = outcome {
+                        summary.add(&part);
+                    }
+                    missing = still;
+                }
+            }
+        }
     }
-    let wants_lists = match outcome {
-        Outcome::NoFeed => missing.is_empty() || missing.wants_lists(),
-        Outcome::Gap(_) | Outcome::Doubtful(_) => true,
-        Outcome::Unchanged | Outcome::Applied(_) => missing.wants_lists(),
-    };
-    // After the changes: what these tell of the time before the lists is history.
-    if is_followed && (wants_lists || is_due) {
-        match bring_lists(engine, &reload(engine, row.clone())?, found, false).await {
+    wants_lists |= missing.wants_lists();
+    if wants_lists && settled && edition.is_none() {
+        match baseline::bring(engine, &reload(engine, row.clone())?, found, false).await {
             Ok((part, new)) => {
                 summary.add(&part);
                 edition = new;
             }
-            Err(error) if is_gap || is_missing && (remembered || error.is_away()) => return Err(error),
+            Err(error) if remembered || error.is_away() => return Err(error),
             Err(error) => {
-                // What the next sync asks for again.
                 engine.status().error(&error.to_string());
                 summary.partial = true;
             }
-        }
-        // What has changed since a newer list is applied again.
-        if is_gap || edition.is_some() {
-            let (outcome, still) = changes::bring(engine, &reload(engine, row.clone())?, found, Look::Again).await?;
-            if let Outcome::Applied(part) | Outcome::Doubtful(part) | Outcome::Gap(part) = outcome {
-                summary.add(&part);
-            }
-            missing = still;
         }
     }
     summary.partial |= gone::without(engine, &reload(engine, row)?, missing, edition).await?;
@@ -285,20 +295,6 @@ fn is_list_due(engine: &Engine, row: &SetRow) -> Result<bool, SyncError> {
         }
         None => Ok(engine.config.relist.is_some()),
     }
-}
-
-/// Brings a set in step with its lists, and notes that if all of them were read or found unchanged.
-async fn bring_lists(
-    engine: &Arc<Engine>,
-    row: &SetRow,
-    found: &FoundSet,
-    accept_deletions: bool,
-) -> Result<(Summary, Option<Edition>), SyncError> {
-    let (summary, edition) = baseline::bring(engine, row, found, accept_deletions).await?;
-    if !summary.partial {
-        note_listed(engine, row).await?;
-    }
-    Ok((summary, edition))
 }
 
 /// Notes that the lists of a set were read or found unchanged now.

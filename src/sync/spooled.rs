@@ -57,6 +57,12 @@ pub(super) struct Page {
 }
 
 impl Spooled {
+    /// Whether all that it tells happened before a moment. Where lists of that moment were read, the history alone needs it, and
+    /// nothing waits for it if it cannot be read.
+    pub(super) fn ended_before(&self, moment: Option<Datetime>) -> bool {
+        self.about.until.zip(moment).is_some_and(|(until, moment)| until < moment)
+    }
+
     /// A document of one page, downloaded from `base` into `path` just now.
     pub(super) fn new(
         row: DocumentRow,

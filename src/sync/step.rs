@@ -146,6 +146,10 @@ impl<'s, 'w> Step<'s, 'w> {
             if bygone.is_some_and(|own| self.past.is_none() || is_older(own, self.floor)) {
                 return Ok(());
             }
+            if own.is_none() && survey.done + number <= survey.bygone {
+                // It came before one that is older than the lists, which have what came of it.
+                return Ok(());
+            }
             // `lastmod` is the time of the resource, and of the change if that can be.
             let now = Datetime::now();
             let plausible =

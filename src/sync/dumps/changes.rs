@@ -27,6 +27,14 @@ impl Packed {
         self.failed.extend(other.failed);
     }
 
+    /// Those that end before the moment `covered`, and the others.
+    pub(in crate::sync) fn split(self, covered: Option<Datetime>) -> (Self, Self) {
+        let is_past = |listed: &Listed| listed.until.zip(covered).is_some_and(|(until, covered)| until < covered);
+        let (past, packages) = self.packages.into_iter().partition(is_past);
+        let past = Self { packages: past, since: self.since, failed: Vec::new() };
+        (past, Self { packages, since: covered, failed: self.failed })
+    }
+
     /// Bytes of all of them, as far as they are listed.
     pub(in crate::sync) fn bytes(&self) -> u64 {
         self.packages.iter().filter_map(|listed| listed.row.length).fold(0, u64::saturating_add)
