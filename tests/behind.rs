@@ -547,3 +547,135 @@ fn what_was_told_while_nobody_could_read_it_is_told_once() {
         std::thread::sleep(Duration::from_millis(1200));
     }
 }
+
+/// Publishes two Change Lists below an index: one that ended at second 25, and one that goes on `from` then.
+fn two_in_an_index(source: &Source, first: &str, from: u64, second: &str) {
+    source.server.file("/1.xml", change_list(Some(0), Some(25), "", first));
+    source.server.file("/2.xml", change_list(Some(from), None, "", second));
+    let lists = [(source.url("/1.xml"), Some(0), Some(25)), (source.url("/2.xml"), Some(from), None)];
+    source.server.file("/changelist.xml", change_index(0, &lists));
+}
+
+/// A Source with an empty Change List, and a mirror of it that reads the lists with each sync from a second on.
+fn with_lists_due(files: &[(&str, &str)], more: &str) -> (Source, Mirror) {
+    let source = Source::start(files, &["changelist"]);
+    source.changes("");
+    let mirror = Mirror::mount(&source.url("/"), &format!("poll=0,relist=1s{more}"));
+    (source, mirror)
+}
+
+fn refreshed_when_due(mirror: &Mirror) {
+    std::thread::sleep(Duration::from_millis(1200));
+    let _ = mirror.refresh();
+}
+
+#[test]
+fn changes_without_times_of_a_list_that_ended_before_the_lists_change_nothing() {
+    for has_time in [false, true] {
+        let (mut source, mirror) = with_lists_due(&[("/a", "a"), ("/b", "b")], "");
+        source.put("/a", b"a, second");
+        let mut first = change(&source.url("/a"), "updated", &facts_of(b"a, second"));
+        first += &change(&source.url("/gone"), "created", &facts_of(b"gone"));
+        let mut second = source.does("updated", "/a", 27, "a, third");
+        second += &support::changes::told(&source.url("/gone"), "deleted", 28, b"");
+        two_in_an_index(&source, &first, 25, if has_time { &second } else { "" });
+        source.list(30);
+        refreshed_when_due(&mirror);
+        is_complete(&mirror, &source);
+    }
+}
+
+#[test]
+fn changes_without_times_of_a_package_that_ended_before_the_lists_change_nothing() {
+    let mut source = Source::start(&[("/a", "a"), ("/b", "b")], &["changedump"]);
+    let zero = package(&source, ("/b", "b"), 3, (0, 5));
+    source.server.file("/p0.zip", zero.clone());
+    change_dump(&source, &[("/p0.zip", 0, 5, zero.len())]);
+    let mirror = Mirror::mount(&source.url("/"), "poll=0,relist=1s");
+    let item = support::dump::Item::new(&source.url("/a"), b"a, second");
+    let entries = change(&item.uri, "updated", &format!("path=\"{}\" {}", item.path, facts_of(b"a, second")));
+    let interval = support::changes::interval(Some(5), Some(25));
+    let one = support::dump::package_with(&document("changedump-manifest", &interval, "", &entries), &[item]);
+    source.server.file("/p1.zip", one.clone());
+    change_dump(&source, &[("/p0.zip", 0, 5, zero.len()), ("/p1.zip", 5, 25, one.len())]);
+    source.put("/a", b"a, third");
+    source.list(30);
+    refreshed_when_due(&mirror);
+    is_complete(&mirror, &source);
+}
+
+#[test]
+fn what_ended_before_the_lists_is_not_read_again_while_there_is_a_gap() {
+    let (mut source, mirror) = with_lists_due(&[("/a", "a"), ("/b", "b")], "");
+    let first = source.does("updated", "/a", 10, "a, second");
+    two_in_an_index(&source, &first, 40, "");
+    source.list(30);
+    refreshed_when_due(&mirror);
+    let _ = mirror.refresh();
+    assert_eq!(mirror.status()["state"], "gap");
+    let before = source.server.count("/1.xml");
+    for _ in 0..3 {
+        let _ = mirror.refresh();
+    }
+    assert_eq!(source.server.count("/1.xml"), before);
+}
+
+#[test]
+fn the_history_never_takes_what_a_limit_leaves_to_the_tree() {
+    let (mut source, mirror) = with_lists_due(&[("/a", "a"), ("/b", "b")], ",limit_names=1000");
+    let mut all = String::new();
+    for number in 0..1200 {
+        all += &support::changes::told(&source.url(&format!("/t/{number}")), "created", 10, b"t");
+        all += &support::changes::told(&source.url(&format!("/t/{number}")), "deleted", 12, b"");
+    }
+    source.list(30);
+    all += &source.does("updated", "/a", 40, "a, second");
+    source.changes(&all);
+    refreshed_when_due(&mirror);
+    is_complete(&mirror, &source);
+    let status = mirror.status().to_string();
+    assert!(status.contains("the versions between are not known"), "{status}");
+}
+
+#[test]
+fn a_change_that_nothing_tells_from_the_version_of_the_lists_is_not_another() {
+    for facts in ["", "length=\"9\""] {
+        let (mut source, mirror) = with_lists_due(&[("/a", "a"), ("/s", "s")], "");
+        source.put("/a", b"a, second");
+        source.changes(&change(&source.url("/a"), "updated", &format!("datetime=\"{}\" {facts}", at(20))));
+        source.list(30);
+        refreshed_when_due(&mirror);
+        is_complete(&mirror, &source);
+        assert_eq!(versions(&mirror, "a"), hashes(&["a", "a, second"]));
+    }
+}
+
+#[test]
+fn a_change_of_a_day_is_not_put_before_what_that_day_began_with() {
+    let (mut source, mirror) = with_lists_due(&[("/a", "a"), ("/s", "s")], "");
+    source.put("/a", b"a, second");
+    let day = at(0)[..10].to_owned();
+    source.changes(&change(&source.url("/a"), "updated", &format!("datetime=\"{day}\" {}", facts_of(b"a, second"))));
+    source.list(86_400);
+    refreshed_when_due(&mirror);
+    is_complete(&mirror, &source);
+    assert_eq!(versions(&mirror, "a"), hashes(&["a", "a, second"]));
+}
+
+#[test]
+fn a_resource_with_many_changes_before_the_lists_takes_no_longer_than_others() {
+    const MANY: u64 = 4000;
+    let (mut source, mirror) = with_lists_due(&[("/a", "a"), ("/s", "s")], "");
+    let mut all = String::new();
+    for number in 0..MANY {
+        all += &source.does("updated", "/a", 10 + number, &format!("a, {number}"));
+    }
+    source.changes(&all);
+    source.list(MANY + 100);
+    std::thread::sleep(Duration::from_millis(1200));
+    let begun = std::time::Instant::now();
+    is_complete(&mirror, &source);
+    // Where each looks through all before it, three quarters of a minute.
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert!(mirror.count("SELECT count(*) FROM version") >= 200);
+}

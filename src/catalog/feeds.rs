@@ -418,7 +418,7 @@ impl Transaction<'_> {
     /// # Errors
     /// If SQLite fails.
     pub fn leave_feed(&self, rset: i64, feed: &Feed) -> Result<()> {
-        let known = "SELECT rset, root, capability, COALESCE(since, cursor) FROM feed
+        let known = "SELECT rset, root, capability, max(COALESCE(since, cursor), COALESCE(cursor, since)) FROM feed
                      WHERE rset = ?1 AND root = ?2 AND COALESCE(since, cursor) IS NOT NULL";
         let row = params![rset, feed.root];
         self.connection()

@@ -23,6 +23,8 @@ type Result<T> = std::result::Result<T, CatalogError>;
 
 /// How many names are looked at in one go.
 const PAGE: i64 = 20_000;
+/// So many superseded versions are many.
+const MOST_WOVEN: i64 = 256;
 /// How long a list may take to be made: what it says was modified within that time after its moment was, meanwhile.
 const MAKING: i64 = 86_400_000_000_000;
 
@@ -152,6 +154,18 @@ impl Transaction<'_> {
             past.came.1.insert(names.own);
         }
         Ok(version)
+    }
+
+    /// Whether a resource has so many versions that one more, which came between them, is not worth looking through all.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn has_many_versions(&mut self, past: &Past, record: &Record) -> Result<bool> {
+        let Some((names, _)) = self.resource(past.directory, record)? else { return Ok(false) };
+        let mut statement = self.connection().prepare_cached(
+            "SELECT count(*) >= ?3 FROM (SELECT 1 FROM version WHERE name IN (?1, ?2) AND until IS NOT NULL LIMIT ?3)",
+        )?;
+        Ok(statement.query_row(params![names.own, names.in_directory, MOST_WOVEN], |row| row.get(0))?)
     }
 
     /// What a complete list of a moment does not have was not there then: of some resources, after the name with this number.

@@ -8,7 +8,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::{CatalogError, ROOT};
 
 /// Each step brings a database of that number to the next; a new one goes through all of them.
-const STEPS: [&str; 13] = ["
+const STEPS: [&str; 14] = ["
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
     -- A set of resources: one Capability List, or one list where there is none.
@@ -365,6 +365,7 @@ const STEPS: [&str; 13] = ["
         WHERE EXISTS (SELECT 1 FROM version WHERE until IS NULL AND dated != 1 AND hashes IS NULL);
 ", "
     ALTER TABLE feed ADD COLUMN missed INTEGER;     -- since when it has been gone, by our clock
+", "
     ALTER TABLE feed ADD COLUMN since INTEGER;      -- lists were read past what it tells since then: that is not in the history
     -- What was followed, was gone, and is not missed any more, for lists made up for it.
     CREATE TABLE feed_left (

@@ -290,7 +290,8 @@ async fn choose(
     budget: &Arc<Budget>,
 ) -> Result<Choice, SyncError> {
     let list = |why: String| Choice { packages: Vec::new(), how: "changelist", why };
-    let documents = || left.iter().flat_map(|left| &left.documents);
+    let is_present = |(document, _): &&(Spooled, Survey)| !document.ended_before(set.cursor);
+    let documents = || left.iter().flat_map(|left| &left.documents).filter(is_present);
     let changes: u64 = documents().map(|(_, survey)| survey.left()).sum();
     let bytes: u64 = documents().map(|(_, survey)| survey.bytes).sum();
     if dumps.is_empty() {
@@ -487,7 +488,7 @@ fn apply(
     let mut transaction = writer.begin(true)?;
     transaction.begin_sync()?;
     let mut step = Step::new(&mut transaction, mapper, status, store, set);
-    step.past = past;
+    (step.past, step.floor) = (past, set.cursor);
     let mut partial = false;
     for (document, survey) in &plan.packages {
         // What breaks off here, the list tells of.
@@ -562,8 +563,9 @@ fn apply(
                 ..Feed::new(&feed.root, feed.capability)
             };
             partial = true;
-        } else if hole.is_none() {
-            (feed.cursor, feed.since) = (feed.cursor.max(until), None);
+        } else {
+            feed.since = None;
+            feed.cursor = if hole.is_none() { feed.cursor.max(until) } else { feed.cursor };
         }
         (feed.failure, feed.missed) = (failure, None);
         if let Some((covered, from)) = hole.map(Hole::ends) {

@@ -617,8 +617,9 @@ impl Walk<'_> {
 
     fn finish(mut self) -> Chain {
         // The first time, all that happened since the list may be told; later, the change that was read last should be.
-        let oldest = self.documents.iter().filter_map(|document| document.about.oldest).min();
         let covered = self.covered;
+        let present = self.documents.iter().filter(|document| !document.ended_before(covered));
+        let oldest = present.filter_map(|document| document.about.oldest).min();
         let mut present = self.documents.iter_mut().filter(|document| !document.ended_before(covered));
         if let Some(first) = present.next().filter(|_| self.feed.cursor.is_some()) {
             first.about.from = first.about.from.or(oldest);

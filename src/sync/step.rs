@@ -12,6 +12,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 
 use super::attach::{Attacher, Fresh};
+use super::feeds::NOT_IN_HISTORY;
 use super::lists;
 use super::order::{self, Broken, Survey};
 use super::spooled::Spooled;
@@ -131,7 +132,7 @@ impl<'s, 'w> Step<'s, 'w> {
             // What is in the tree of this document came after all that stands in those before it.
             self.stale.clear();
         }
-        let mut number = 0_u64;
+        let (mut number, mut untold) = (0_u64, 0_u64);
         let broken = order::each(document, survey, self.store, &mut warnings, |entry, warnings| {
             number += 1;
             if number.is_multiple_of(1000) {
@@ -140,14 +141,13 @@ impl<'s, 'w> Step<'s, 'w> {
             }
             let facts = Facts::of_entry(&entry, warnings);
             let own = facts.datetime.or(facts.lastmod.filter(|_| document.about.by_lastmod));
-            let is_older =
-                |own: Datetime, than: Option<Datetime>| than.is_some_and(|than| order::latest(&entry, own) < than);
-            let bygone = own.filter(|own| is_older(*own, self.set.cursor));
-            if bygone.is_some_and(|own| self.past.is_none() || is_older(own, self.floor)) {
-                return Ok(());
-            }
-            if own.is_none() && survey.done + number <= survey.bygone {
-                // It came before one that is older than the lists, which have what came of it.
+            let is_bygone = match own {
+                Some(own) => self.set.cursor.is_some_and(|cursor| order::latest(&entry, own) < cursor),
+                // It came before one that is older than the lists, or before they were made: they have what came of it.
+                None => survey.done + number <= survey.bygone || document.ended_before(self.set.cursor),
+            };
+            // A day that was over when the lists were made may have begun before what is in the history ends.
+            if is_bygone && (self.past.is_none() || own.is_none() || own < self.floor) {
                 return Ok(());
             }
             // `lastmod` is the time of the resource, and of the change if that can be.
@@ -166,8 +166,9 @@ impl<'s, 'w> Step<'s, 'w> {
             let Some((record, how)) = self.record(document, &entry, &facts, moment, own.is_some(), warnings) else {
                 return Ok(());
             };
-            if bygone.is_some() {
-                return self.in_the_past((&entry, &record, how), attacher.as_mut().filter(|_| !is_diff));
+            if is_bygone {
+                untold += self.in_the_past(document, (&entry, &record, how), attacher.as_mut().filter(|_| !is_diff))?;
+                return Ok(());
             }
             earliest = earliest.max(own.or(plausible));
             // What the edition before did not have has happened, however much it looks like a change that is known.
@@ -206,6 +207,9 @@ impl<'s, 'w> Step<'s, 'w> {
         for warning in warnings.lines() {
             self.status.warning(&format!("{}: {warning}", document.row.url));
         }
+        if untold > 0 {
+            self.status.warning(&format!("{}: {NOT_IN_HISTORY}: {untold} of them", document.row.url));
+        }
         let absent = self.tally.absent - before.absent;
         if absent > 0 && self.tally.known == before.known {
             tracing::info!(url = document.row.url, absent, "deletions of what was never here");
@@ -221,19 +225,31 @@ impl<'s, 'w> Step<'s, 'w> {
                 return Err(CatalogError::Io { path: self.store.root().display().to_string(), error });
             }
         };
-        if let Some(why) = &broken {
+        if let Some(why) = broken.as_ref().filter(|_| document.ended_before(self.set.cursor)) {
+            self.status.warning(&format!("{why}; {NOT_IN_HISTORY}"));
+        } else if let Some(why) = &broken {
             self.status.error(&format!("{why}; the changes before that are in the tree"));
         }
         Ok(End { last, broken })
     }
 
-    /// A change that came before the lists that the tree was made from: they have what came of it.
+    /// A change that came before the lists that the tree was made from: they have what came of it. Returns 1 if its version is
+    /// not known for that: of one that nothing tells from others, that goes beyond a bound, or that is one of too many.
     fn in_the_past(
         &mut self,
+        document: &Spooled,
         (entry, record, how): (&Entry, &Record, How),
         attacher: Option<&mut Attacher>,
-    ) -> Result<(), CatalogError> {
-        let Some(past) = &mut self.past else { return Ok(()) };
+    ) -> Result<u64, CatalogError> {
+        let Some(past) = &mut self.past else { return Ok(0) };
+        let names = record.path.above().len() as u64 + 2;
+        let is_told = how.kind() == Change::Deleted || !record.hashes.is_empty();
+        if !is_told
+            || self.transaction.names_in_all() + names > document.bounds.names
+            || self.transaction.has_many_versions(past, record)?
+        {
+            return Ok(1);
+        }
         let before = past.versions;
         let version = self.transaction.changed_then(past, record, how.kind())?;
         if past.versions > before {
@@ -241,10 +257,11 @@ impl<'s, 'w> Step<'s, 'w> {
         }
         match attacher.zip(version) {
             Some((attacher, version)) if self.transaction.is_of_the_past(version)? => {
-                attacher.give_change(self.transaction, entry, record, version)
+                attacher.give_change(self.transaction, entry, record, version)?;
             }
-            _ => Ok(()),
+            _ => {}
         }
+        Ok(0)
     }
 
     /// Whether what the tree shows of a resource, since the same moment as this change, was told of before it. If not, what
