@@ -88,7 +88,7 @@ const RULES: [(&str, &str); 19] = [
     (
         "what is of a set is of one that there is",
         "SELECT rset FROM (SELECT rset FROM document UNION SELECT rset FROM package UNION SELECT rset FROM offer
-             UNION SELECT rset FROM feed UNION SELECT rset FROM feed_left UNION SELECT rset FROM channel) w
+             UNION SELECT rset FROM feed UNION SELECT rset FROM feed_replaced UNION SELECT rset FROM channel) w
          WHERE NOT EXISTS (SELECT 1 FROM rset s WHERE s.id = w.rset)",
     ),
     (

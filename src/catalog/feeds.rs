@@ -90,8 +90,8 @@ pub struct Feed {
     pub beside: Option<Beside>,
     /// All changes up to then are in the tree.
     pub cursor: Option<Datetime>,
-    /// Lists were read past what it tells since then: they have what came of that, and the history has not what came between.
-    pub since: Option<Datetime>,
+    /// Changes from then until the lists that were read since are not in the history; the lists include their result.
+    pub history_from: Option<Datetime>,
     /// The beginnings of lists that are in the tree, the last ones: a list that begins so, wherever it is, has
     /// been read so far.
     pub read: Vec<Beginning>,
@@ -118,11 +118,12 @@ impl Feed {
         self.read.drain(..more);
     }
 
-    /// Changes before that are not looked at, where all up to `covered` is in the tree: they are in the history, too.
+    /// The time before which changes are not read, where all changes up to `covered` are in the tree: before it they are in the
+    /// history, too.
     #[must_use]
-    pub fn floor(&self, covered: Option<Datetime>) -> Option<Datetime> {
-        let told = self.since.max(self.cursor).filter(|_| self.since.is_some());
-        covered.map(|covered| told.map_or(covered, |told| told.min(covered)))
+    pub fn read_from(&self, covered: Option<Datetime>) -> Option<Datetime> {
+        let known = self.history_from.max(self.cursor).filter(|_| self.history_from.is_some());
+        covered.map(|covered| known.map_or(covered, |known| known.min(covered)))
     }
 
     /// One that was never read.
@@ -138,7 +139,7 @@ impl Feed {
             until: None,
             beside: None,
             cursor: None,
-            since: None,
+            history_from: None,
             read: Vec::new(),
             edition: Edition::default(),
             lost: None,
@@ -189,7 +190,7 @@ impl Tally {
 }
 
 const FEED: &str = "root, capability, url, etag, last_modified, above, cursor, read, failure, until, beside, \
-    beside_etag, beside_last_modified, edition, lost, edition_url, missed, since";
+    beside_etag, beside_last_modified, edition, lost, edition_url, missed, history_from";
 
 fn digests(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks_exact(8).filter_map(|digest| digest.try_into().ok()).map(u64::from_le_bytes).collect()
@@ -218,7 +219,7 @@ fn feed(row: &Row<'_>) -> rusqlite::Result<Feed> {
         },
         lost: row.get::<_, Option<i64>>(14)?.map(Datetime::from_nanos),
         missed: row.get::<_, Option<i64>>(16)?.map(Datetime::from_nanos),
-        since: row.get::<_, Option<i64>>(17)?.map(Datetime::from_nanos),
+        history_from: row.get::<_, Option<i64>>(17)?.map(Datetime::from_nanos),
     })
 }
 
@@ -254,19 +255,18 @@ impl Reader {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// Those that were followed, were gone, and are not missed any more, for lists made up for them: where each was, and since
-    /// when what it told is not in the history.
+    /// Feeds that disappeared, and that newer lists replaced: the root of each, and from when its changes are not in the history.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn feeds_left(&self, rset: i64) -> Result<Vec<Feed>> {
+    pub fn replaced_feeds(&self, rset: i64) -> Result<Vec<Feed>> {
         let mut statement = self
             .connection()
-            .prepare_cached("SELECT root, capability, since FROM feed_left WHERE rset = ?1 ORDER BY root")?;
+            .prepare_cached("SELECT root, capability, history_from FROM feed_replaced WHERE rset = ?1 ORDER BY root")?;
         let rows = statement.query_map([rset], |row| {
             let (root, capability): (String, String) = (row.get(0)?, row.get(1)?);
             let capability = Capability::from_name(&capability).unwrap_or(Capability::ChangeList);
-            Ok(Feed { since: Some(Datetime::from_nanos(row.get(2)?)), ..Feed::new(&root, capability) })
+            Ok(Feed { history_from: Some(Datetime::from_nanos(row.get(2)?)), ..Feed::new(&root, capability) })
         })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
@@ -344,7 +344,7 @@ impl Transaction<'_> {
             .prepare_cached(
                 "INSERT OR REPLACE INTO feed (rset, root, capability, url, etag, last_modified, above, cursor, read,
                      failure, until, beside, beside_etag, beside_last_modified, edition,
-                     lost, edition_url, missed, since)
+                     lost, edition_url, missed, history_from)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
             )?
             .execute(params![
@@ -366,10 +366,10 @@ impl Transaction<'_> {
                 feed.lost.map(Datetime::nanos),
                 feed.edition.url,
                 feed.missed.map(Datetime::nanos),
-                feed.since.map(Datetime::nanos)
+                feed.history_from.map(Datetime::nanos)
             ])?;
         self.connection()
-            .prepare_cached("DELETE FROM feed_left WHERE rset = ?1 AND root = ?2")?
+            .prepare_cached("DELETE FROM feed_replaced WHERE rset = ?1 AND root = ?2")?
             .execute(params![rset, feed.root])?;
         Ok(())
     }
@@ -400,38 +400,40 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// The tree was of the moment `before`, and is of lists that are newer now: what the feeds of the set have told between, and
-    /// was not read, is not in the history. To be called before [`Transaction::finish_set`].
+    /// Notes that newer lists were applied: changes that a feed lists from where it was followed, or from the former cursor of the
+    /// set, `before`, are not in the history yet.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn lists_went_past(&self, rset: i64, before: Option<Datetime>) -> Result<()> {
+    pub fn note_history_gap(&self, rset: i64, before: Option<Datetime>) -> Result<()> {
         self.connection().execute(
-            "UPDATE feed SET since = max(cursor, COALESCE(?2, cursor)) WHERE rset = ?1 AND since IS NULL",
+            "UPDATE feed SET history_from = max(cursor, COALESCE(?2, cursor)) WHERE rset = ?1 AND history_from IS NULL",
             params![rset, before.map(Datetime::nanos)],
         )?;
         Ok(())
     }
 
-    /// A feed is not missed any more: only since when what it told is not in the history stays known.
+    /// Forgets a feed that newer lists replaced, but for the time from which its changes are not in the history.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn leave_feed(&self, rset: i64, feed: &Feed) -> Result<()> {
-        let known = "SELECT rset, root, capability, max(COALESCE(since, cursor), COALESCE(cursor, since)) FROM feed
-                     WHERE rset = ?1 AND root = ?2 AND COALESCE(since, cursor) IS NOT NULL";
+    pub fn replace_feed(&self, rset: i64, feed: &Feed) -> Result<()> {
+        let known = "SELECT rset, root, capability, max(COALESCE(history_from, cursor), COALESCE(cursor, history_from))
+                     FROM feed WHERE rset = ?1 AND root = ?2 AND COALESCE(history_from, cursor) IS NOT NULL";
         let row = params![rset, feed.root];
-        self.connection()
-            .execute(&format!("INSERT OR REPLACE INTO feed_left (rset, root, capability, since) {known}"), row)?;
+        self.connection().execute(
+            &format!("INSERT OR REPLACE INTO feed_replaced (rset, root, capability, history_from) {known}"),
+            row,
+        )?;
         self.connection().execute("DELETE FROM feed WHERE rset = ?1 AND root = ?2", row)?;
         Ok(())
     }
 
-    /// Keeps why a feed cannot be followed, and since when it is `missed`; how far it was followed stays as it is.
+    /// Notes why a feed cannot be followed, and since when it is `missed`. How far it was followed does not change.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn miss_feed(&self, rset: i64, feed: &Feed) -> Result<()> {
+    pub fn note_feed_failure(&self, rset: i64, feed: &Feed) -> Result<()> {
         let missed = feed.missed.map(Datetime::nanos);
         let known = self
             .connection()
@@ -446,7 +448,7 @@ impl Transaction<'_> {
     /// If SQLite fails.
     pub fn forget_feeds(&self, rset: i64, roots: &[String]) -> Result<()> {
         let roots = serde_json::to_string(roots).unwrap_or_else(|_| "[]".to_owned());
-        for table in ["feed", "feed_left"] {
+        for table in ["feed", "feed_replaced"] {
             self.connection().execute(
                 &format!("DELETE FROM {table} WHERE rset = ?1 AND root NOT IN (SELECT value FROM json_each(?2))"),
                 params![rset, roots],

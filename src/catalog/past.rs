@@ -23,8 +23,8 @@ type Result<T> = std::result::Result<T, CatalogError>;
 
 /// How many names are looked at in one go.
 const PAGE: i64 = 20_000;
-/// So many superseded versions are many.
-const MOST_WOVEN: i64 = 256;
+/// The number of superseded versions from which [`Transaction::has_many_versions`] is true: adding one reads all of them.
+const MANY_VERSIONS: i64 = 256;
 /// How long a list may take to be made: what it says was modified within that time after its moment was, meanwhile.
 const MAKING: i64 = 86_400_000_000_000;
 
@@ -156,7 +156,7 @@ impl Transaction<'_> {
         Ok(version)
     }
 
-    /// Whether a resource has so many versions that one more, which came between them, is not worth looking through all.
+    /// Whether a resource has too many versions to add another between them in a time that is bounded.
     ///
     /// # Errors
     /// If SQLite fails.
@@ -165,7 +165,7 @@ impl Transaction<'_> {
         let mut statement = self.connection().prepare_cached(
             "SELECT count(*) >= ?3 FROM (SELECT 1 FROM version WHERE name IN (?1, ?2) AND until IS NOT NULL LIMIT ?3)",
         )?;
-        Ok(statement.query_row(params![names.own, names.in_directory, MOST_WOVEN], |row| row.get(0))?)
+        Ok(statement.query_row(params![names.own, names.in_directory, MANY_VERSIONS], |row| row.get(0))?)
     }
 
     /// What a complete list of a moment does not have was not there then: of some resources, after the name with this number.

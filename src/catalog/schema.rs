@@ -366,13 +366,14 @@ const STEPS: [&str; 14] = ["
 ", "
     ALTER TABLE feed ADD COLUMN missed INTEGER;     -- since when it has been gone, by our clock
 ", "
-    ALTER TABLE feed ADD COLUMN since INTEGER;      -- lists were read past what it tells since then: that is not in the history
-    -- What was followed, was gone, and is not missed any more, for lists made up for it.
-    CREATE TABLE feed_left (
+    -- Changes from then until the lists that were read since are not in the history.
+    ALTER TABLE feed ADD COLUMN history_from INTEGER;
+    -- Feeds that disappeared, and that newer lists replaced.
+    CREATE TABLE feed_replaced (
         rset INTEGER NOT NULL,
         root TEXT NOT NULL,
         capability TEXT NOT NULL,
-        since INTEGER NOT NULL,         -- as above
+        history_from INTEGER NOT NULL,
         PRIMARY KEY (rset, root)
     ) WITHOUT ROWID;
 "];

@@ -311,7 +311,7 @@ fn apply(
         timeless.iter().try_for_each(|edition| transaction.note_edition(set.id, edition, begun))?;
     }
     if from > set.cursor {
-        transaction.lists_went_past(set.id, set.cursor)?;
+        transaction.note_history_gap(set.id, set.cursor)?;
     }
     transaction.finish_set(set.id, &SyncResult { state, cursor: from, at: cursor, held, held_edition })?;
     let tally = Tally { added: summary.added, updated: summary.updated, deleted: summary.deleted, ..Tally::default() };

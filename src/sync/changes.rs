@@ -58,9 +58,9 @@ struct Left {
 }
 
 impl Left {
-    /// Whether it tells of what is not in the history, though lists that the tree was made from have what came of it.
-    fn tells_of_the_past(&self, covered: Option<Datetime>) -> bool {
-        self.feed.floor(covered) < covered
+    /// Whether it lists changes that are older than `covered`, the time of the lists, and not in the history.
+    fn has_history(&self, covered: Option<Datetime>) -> bool {
+        self.feed.read_from(covered) < covered
     }
 }
 
@@ -117,8 +117,8 @@ pub(super) async fn bring(
     }
     let archives = capability.archive().map(|archive| found.urls(archive)).unwrap_or_default();
     engine.status().phase("reading changes");
-    let (known, left_behind) =
-        engine.readers.ask(|reader| Ok::<_, CatalogError>((reader.feeds(set.id)?, reader.feeds_left(set.id)?)))?;
+    let (known, replaced) =
+        engine.readers.ask(|reader| Ok::<_, CatalogError>((reader.feeds(set.id)?, reader.replaced_feeds(set.id)?)))?;
     let covered = set.cursor.max(set.at);
     let gone_roots: Vec<&Feed> =
         known.iter().filter(|feed| feed.capability == capability && !roots.contains(&feed.root)).collect();
@@ -140,7 +140,7 @@ pub(super) async fn bring(
         let feed = match before {
             Some(before) => Feed { root: root.clone(), ..before.clone() },
             None => {
-                let before = left_behind.iter().find(|feed| feed.root == *root && feed.capability == capability);
+                let before = replaced.iter().find(|feed| feed.root == *root && feed.capability == capability);
                 before.cloned().unwrap_or_else(|| Feed::new(root, capability))
             }
         };
@@ -174,8 +174,8 @@ pub(super) async fn bring(
             Plan { packages: choice.packages, left, how: choice.how, why: choice.why }
         }
     };
-    // What happened between where a feed was left and the lists that were read since, is history.
-    let past = match plan.left.iter().any(|left| left.tells_of_the_past(set.cursor)) {
+    // Changes between where a feed was followed last and the lists that were read since belong to the history.
+    let past = match plan.left.iter().any(|left| left.has_history(set.cursor)) {
         true => Some(Past::new(set.id, set.directory, &engine.readers.ask(|reader| reader.reach(set.id))?)),
         false => None,
     };
@@ -230,13 +230,13 @@ async fn surveyed(
     budget: &Arc<Budget>,
 ) -> Result<Vec<(Spooled, Survey)>, SyncError> {
     let (budget, status) = (Arc::clone(budget), Arc::clone(engine.status()));
-    // What is read for the history takes nothing from what the tree needs.
-    let spare = Budget::new(&engine.config.bounds);
+    // Documents that only the history needs do not use up the budget of the tree.
+    let history_budget = Budget::new(&engine.config.bounds);
     let surveyed = priority::run(move || {
         let mut all = Vec::new();
         for document in documents {
             let is_past = document.ended_before(covered);
-            match order::survey(&document, &feed, covered, if is_past { &spare } else { &budget }) {
+            match order::survey(&document, &feed, covered, if is_past { &history_budget } else { &budget }) {
                 Ok(survey) => all.push((document, survey)),
                 Err(Unsurveyed::Beyond(beyond)) if is_past => {
                     status.warning(&format!("{}: {beyond}; {NOT_IN_HISTORY}", document.row.url));
@@ -350,7 +350,7 @@ async fn unpack(engine: &Arc<Engine>, set: &SetRow, left: Vec<Left>, budget: &Ar
         let documents: Vec<Spooled> = one.documents.drain(..).map(|(document, _)| document).collect();
         let until = documents.last().and_then(|document| document.about.until);
         let covered = one.feed.cursor.max(set.cursor);
-        let packed = dumps::packages_since(engine, set, documents, one.feed.floor(covered)).await?;
+        let packed = dumps::packages_since(engine, set, documents, one.feed.read_from(covered)).await?;
         let (past, packed) = packed.split(covered);
         let past = dumps::manifests_of_changes(engine, past, false).await?;
         past.failed.iter().for_each(|error| engine.status().warning(&format!("{error}; {NOT_IN_HISTORY}")));
@@ -488,7 +488,7 @@ fn apply(
     let mut transaction = writer.begin(true)?;
     transaction.begin_sync()?;
     let mut step = Step::new(&mut transaction, mapper, status, store, set);
-    (step.past, step.floor) = (past, set.cursor);
+    (step.past, step.read_from) = (past, set.cursor);
     let mut partial = false;
     for (document, survey) in &plan.packages {
         // What breaks off here, the list tells of.
@@ -501,7 +501,7 @@ fn apply(
     // A document that gives no interval, and tells of nothing, says nothing of what is missing.
     let mut tells = plan.left.is_empty();
     for Left { mut feed, documents, failure, hole, until } in plan.left {
-        step.floor = feed.floor(set.cursor);
+        step.read_from = feed.read_from(set.cursor);
         tells |= documents.iter().any(|(document, survey)| {
             let about = &document.about;
             survey.entries > 0 || !about.by_lastmod || about.from.is_some()
@@ -555,7 +555,7 @@ fn apply(
             // What follows the one that broke may begin where we are: only from the top, all that is missing is found again.
             feed = Feed {
                 cursor: feed.cursor,
-                since: feed.since,
+                history_from: feed.history_from,
                 read: feed.read,
                 edition: feed.edition,
                 lost: feed.lost,
@@ -564,7 +564,7 @@ fn apply(
             };
             partial = true;
         } else {
-            feed.since = None;
+            feed.history_from = None;
             feed.cursor = if hole.is_none() { feed.cursor.max(until) } else { feed.cursor };
         }
         (feed.failure, feed.missed) = (failure, None);

@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::Engine;
 use super::lists::{Bringer, Got, Part};
-use super::spooled::{About, OF_THE_REQUEST, Spooled};
+use super::spooled::{About, OF_THE_REQUEST, Spooled, ended_before};
 use crate::bounds;
 use crate::catalog::{Beside, DocumentRow, Feed};
 use crate::document::Datetime;
@@ -28,9 +28,9 @@ const MOST_LOOKS: usize = 4;
 const WRITING: Duration = Duration::from_secs(2);
 /// How many lists of an index are asked for at once.
 const AT_ONCE: usize = 4;
-/// What is lost where a document cannot be read that tells of nothing since the lists.
+/// The consequence where a document of changes that ended before the lists cannot be read.
 pub(super) const NOT_IN_HISTORY: &str =
-    "lists are newer, and have what came of its changes; the versions between are not known";
+    "newer lists include the result of its changes, but the versions between are missing from the history";
 
 /// What has to be read to be in step.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ pub(super) async fn follow(
         engine,
         bringer: engine.bringer(feed.capability),
         covered: feed.cursor.max(covered),
-        floor: feed.floor(feed.cursor.max(covered)),
+        read_from: feed.read_from(feed.cursor.max(covered)),
         feed: feed.clone(),
         archives,
         roots,
@@ -108,8 +108,8 @@ struct Walk<'e> {
     engine: &'e Arc<Engine>,
     bringer: Bringer,
     covered: Option<Datetime>,
-    /// What happened before then is in the history, too. A list that ended between this and `covered` is read for that alone.
-    floor: Option<Datetime>,
+    /// Changes before that are in the history, too. A list that ended between this time and `covered` is read for the history only.
+    read_from: Option<Datetime>,
     feed: Feed,
     archives: &'e [String],
     /// Where the feeds of the set are that are followed by themselves.
@@ -284,7 +284,7 @@ impl Walk<'_> {
     async fn unchanged(&mut self, look: Look, known: &mut Option<DocumentRow>) -> Option<String> {
         let closed = self.feed.until.filter(|until| self.is_past(*until, Datetime::now()));
         self.covered = self.covered.max(closed);
-        self.floor = self.floor.max(closed);
+        self.read_from = self.read_from.max(closed);
         if let Some(beside) = self.feed.beside.clone().filter(|_| closed.is_none() && !self.looked_beside)
             && !self.visited.contains(&beside.url)
         {
@@ -486,27 +486,24 @@ impl Walk<'_> {
             let next = starts.get(place + 1).copied().flatten().filter(|next| part.from < Some(*next));
             part.until.or(next)
         };
-        let ended_before = |place: usize, part: &Part, moment: Option<Datetime>| {
-            end(place, part).zip(moment).is_some_and(|(end, moment)| end < moment)
-        };
-        let of_the_past: HashMap<String, Option<Datetime>> = parts
+        let past_parts: HashMap<String, Option<Datetime>> = parts
             .iter()
             .enumerate()
-            .filter(|(place, part)| ended_before(*place, part, self.covered))
+            .filter(|(place, part)| ended_before(end(*place, part), self.covered))
             .map(|(place, part)| (part.url.clone(), end(place, part)))
             .collect();
         let wanted: Vec<Part> = parts
             .into_iter()
             .enumerate()
-            .filter(|(place, part)| !ended_before(*place, part, self.floor))
+            .filter(|(place, part)| !ended_before(end(*place, part), self.read_from))
             .map(|(_, part)| part)
             .filter(|part| !self.documents.iter().any(|document| document.row.url == part.url))
             // One that was found unchanged just now, unless the index says that it has been closed since.
             .filter(|part| !(self.looked_beside && part.url == self.feed.url && part.until.is_none()))
             .filter(|part| {
-                // What came before a list that was taken already is known, if that reaches back there.
+                // Changes before a list that was read already are in the history, if that list reaches back so far.
                 let first = self.documents.first().and_then(|document| document.about.from);
-                let first = first.filter(|first| self.floor.is_none_or(|floor| *first <= floor));
+                let first = first.filter(|first| self.read_from.is_none_or(|read_from| *first <= read_from));
                 part.from.zip(first).is_none_or(|(from, first)| from >= first)
             })
             .collect();
@@ -523,7 +520,7 @@ impl Walk<'_> {
             })
             .buffered(AT_ONCE);
         while let Some((got, part)) = coming.next().await {
-            let past = of_the_past.get(&part.url);
+            let past = past_parts.get(&part.url);
             let failure = match got {
                 Ok((Got::List(mut document), goes_on)) => {
                     document.about.from = document.about.from.or(part.from);

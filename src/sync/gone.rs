@@ -32,8 +32,9 @@ impl Gone {
     }
 }
 
-/// Goes on without changes that are gone. Lists that were made after that was noticed make up for them, and they are left: what
-/// they told before, such lists have; the versions between, they tell when they are back. Until there are such, something may be missing: true, and it is kept why.
+/// Goes on without changes that are gone. Lists that were made after that was noticed replace them: such lists include the result
+/// of earlier changes, and if a feed comes back, its changes before the lists are added to the history. Without such lists,
+/// something may be missing: then the answer is true, and the reason is kept.
 pub(super) async fn without(
     engine: &Arc<Engine>,
     set: &SetRow,
@@ -72,8 +73,8 @@ pub(super) async fn without(
         engine
             .ledger
             .write(move |transaction| {
-                made_up.iter().try_for_each(|feed| transaction.leave_feed(id, feed))?;
-                unsaid.iter().try_for_each(|feed| transaction.miss_feed(id, feed))
+                made_up.iter().try_for_each(|feed| transaction.replace_feed(id, feed))?;
+                unsaid.iter().try_for_each(|feed| transaction.note_feed_failure(id, feed))
             })
             .await?;
     }

@@ -48,9 +48,9 @@ pub(super) struct Survey {
     pub(super) done: u64,
     /// The time of the newest of those.
     pub(super) before: Option<Datetime>,
-    /// So many happened before the lists that the tree was made from: those that are not `done`, and have a time of their own,
+    /// The number of changes, in that order, before the lists that the tree was made from. Those after `done` that have a time
     /// are not in the history yet.
-    pub(super) bygone: u64,
+    pub(super) before_lists: u64,
     /// Bytes of the resources that are left, as far as they are listed, and how many those are.
     pub(super) bytes: u64,
     /// A digest of each entry, from the oldest change to the newest, if it has changes without a time, or no interval.
@@ -198,7 +198,7 @@ pub(super) fn survey(
     // In another order than the written one, only all of it says which changes those are.
     let in_order = |known: &Beginning| order == Order::AsWritten || known.entries == whole;
     let older_than = |moment: Option<Datetime>| moment.map_or(0, |moment| older(&times, &order, moment));
-    let (old, bygone) = (older_than(feed.floor(covered)), older_than(covered));
+    let (old, before_lists) = (older_than(feed.read_from(covered)), older_than(covered));
     // After lists changed the tree, what is known of an edition is applied again.
     let of_edition = if feed.read.is_empty() || is_dated { 0 } else { alignment.done };
     let done = known.filter(in_order).map_or(0, |known| known.entries).max(old).max(of_edition);
@@ -210,7 +210,7 @@ pub(super) fn survey(
         before,
         order,
         done,
-        bygone,
+        before_lists,
         bytes: lengths,
         edition,
         continues: match alignment.continues {

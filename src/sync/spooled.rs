@@ -56,11 +56,16 @@ pub(super) struct Page {
     pub(super) base: Url,
 }
 
+/// Whether an interval that ends at `until` ended before `time`; not if either is unknown.
+pub(super) fn ended_before(until: Option<Datetime>, time: Option<Datetime>) -> bool {
+    until.zip(time).is_some_and(|(until, time)| until < time)
+}
+
 impl Spooled {
-    /// Whether all that it tells happened before a moment. Where lists of that moment were read, the history alone needs it, and
-    /// nothing waits for it if it cannot be read.
-    pub(super) fn ended_before(&self, moment: Option<Datetime>) -> bool {
-        self.about.until.zip(moment).is_some_and(|(until, moment)| until < moment)
+    /// Whether its interval ended before `time`. If lists of that time were read, only the history needs this document, and no
+    /// later document waits for it.
+    pub(super) fn ended_before(&self, time: Option<Datetime>) -> bool {
+        ended_before(self.about.until, time)
     }
 
     /// A document of one page, downloaded from `base` into `path` just now.

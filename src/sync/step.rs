@@ -78,8 +78,9 @@ pub(super) struct Step<'s, 'w> {
     pub(super) ordered: bool,
     /// The resources that changed, by what was read so far, at the moment that was come to.
     told: Told,
-    /// What happened from then on, and before the lists that the tree was made from, goes into the past.
-    pub(super) floor: Option<Datetime>,
+    /// The time from which changes that are older than the lists are added to the history.
+    pub(super) read_from: Option<Datetime>,
+    /// The history, if there are such changes.
     pub(super) past: Option<Past>,
     keys: RandomState,
 }
@@ -107,7 +108,7 @@ impl<'s, 'w> Step<'s, 'w> {
             absent_here: HashMap::new(),
             ordered: true,
             told: Told::default(),
-            floor: None,
+            read_from: None,
             past: None,
             keys: RandomState::new(),
         }
@@ -132,7 +133,7 @@ impl<'s, 'w> Step<'s, 'w> {
             // What is in the tree of this document came after all that stands in those before it.
             self.stale.clear();
         }
-        let (mut number, mut untold) = (0_u64, 0_u64);
+        let (mut number, mut skipped_versions) = (0_u64, 0_u64);
         let broken = order::each(document, survey, self.store, &mut warnings, |entry, warnings| {
             number += 1;
             if number.is_multiple_of(1000) {
@@ -141,13 +142,16 @@ impl<'s, 'w> Step<'s, 'w> {
             }
             let facts = Facts::of_entry(&entry, warnings);
             let own = facts.datetime.or(facts.lastmod.filter(|_| document.about.by_lastmod));
-            let is_bygone = match own {
+            let is_before_lists = match own {
                 Some(own) => self.set.cursor.is_some_and(|cursor| order::latest(&entry, own) < cursor),
-                // It came before one that is older than the lists, or before they were made: they have what came of it.
-                None => survey.done + number <= survey.bygone || document.ended_before(self.set.cursor),
+                // Without a time, its place is the only evidence, or the interval of a document that is read for the history.
+                None => {
+                    survey.done + number <= survey.before_lists
+                        || self.past.is_some() && document.ended_before(self.set.cursor)
+                }
             };
-            // A day that was over when the lists were made may have begun before what is in the history ends.
-            if is_bygone && (self.past.is_none() || own.is_none() || own < self.floor) {
+            // A date without a time of day may begin before `read_from`, where the history is complete.
+            if is_before_lists && (self.past.is_none() || own.is_none() || own < self.read_from) {
                 return Ok(());
             }
             // `lastmod` is the time of the resource, and of the change if that can be.
@@ -166,8 +170,9 @@ impl<'s, 'w> Step<'s, 'w> {
             let Some((record, how)) = self.record(document, &entry, &facts, moment, own.is_some(), warnings) else {
                 return Ok(());
             };
-            if is_bygone {
-                untold += self.in_the_past(document, (&entry, &record, how), attacher.as_mut().filter(|_| !is_diff))?;
+            if is_before_lists {
+                skipped_versions +=
+                    self.add_to_history(document, (&entry, &record, how), attacher.as_mut().filter(|_| !is_diff))?;
                 return Ok(());
             }
             earliest = earliest.max(own.or(plausible));
@@ -207,8 +212,12 @@ impl<'s, 'w> Step<'s, 'w> {
         for warning in warnings.lines() {
             self.status.warning(&format!("{}: {warning}", document.row.url));
         }
-        if untold > 0 {
-            self.status.warning(&format!("{}: {NOT_IN_HISTORY}: {untold} of them", document.row.url));
+        if skipped_versions > 0 {
+            self.status.warning(&format!(
+                "{}: {skipped_versions} changes that are older than the lists are missing from the history: they have no hash, \
+                 the resource has too many versions, or limit_names is reached",
+                document.row.url
+            ));
         }
         let absent = self.tally.absent - before.absent;
         if absent > 0 && self.tally.known == before.known {
@@ -233,9 +242,9 @@ impl<'s, 'w> Step<'s, 'w> {
         Ok(End { last, broken })
     }
 
-    /// A change that came before the lists that the tree was made from: they have what came of it. Returns 1 if its version is
-    /// not known for that: of one that nothing tells from others, that goes beyond a bound, or that is one of too many.
-    fn in_the_past(
+    /// Adds the version of a change that is older than the lists which the tree was made from. Returns the number of versions that
+    /// were skipped, 0 or 1: without a hash nothing distinguishes it from its neighbours; others would exceed a bound.
+    fn add_to_history(
         &mut self,
         document: &Spooled,
         (entry, record, how): (&Entry, &Record, How),
@@ -243,8 +252,8 @@ impl<'s, 'w> Step<'s, 'w> {
     ) -> Result<u64, CatalogError> {
         let Some(past) = &mut self.past else { return Ok(0) };
         let names = record.path.above().len() as u64 + 2;
-        let is_told = how.kind() == Change::Deleted || !record.hashes.is_empty();
-        if !is_told
+        let is_distinct = how.kind() == Change::Deleted || !record.hashes.is_empty();
+        if !is_distinct
             || self.transaction.names_in_all() + names > document.bounds.names
             || self.transaction.has_many_versions(past, record)?
         {

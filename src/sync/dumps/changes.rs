@@ -8,7 +8,7 @@ use crate::catalog::SetRow;
 use crate::document::{Capability, Datetime};
 use crate::source::{SourceError, Trouble};
 use crate::sync::lists::Lists;
-use crate::sync::spooled::Spooled;
+use crate::sync::spooled::{Spooled, ended_before};
 use crate::sync::{Engine, SyncError};
 
 /// Packages of changes, from the oldest to the newest.
@@ -27,10 +27,9 @@ impl Packed {
         self.failed.extend(other.failed);
     }
 
-    /// Those that end before the moment `covered`, and the others.
+    /// The packages that ended before `covered`, which only the history needs, and the others.
     pub(in crate::sync) fn split(self, covered: Option<Datetime>) -> (Self, Self) {
-        let is_past = |listed: &Listed| listed.until.zip(covered).is_some_and(|(until, covered)| until < covered);
-        let (past, packages) = self.packages.into_iter().partition(is_past);
+        let (past, packages) = self.packages.into_iter().partition(|listed| ended_before(listed.until, covered));
         let past = Self { packages: past, since: self.since, failed: Vec::new() };
         (past, Self { packages, since: covered, failed: self.failed })
     }
@@ -76,10 +75,7 @@ pub(in crate::sync) async fn packages_since(
     if packed.packages.iter().all(|listed| listed.from.is_some()) {
         packed.packages.sort_by_key(|listed| listed.from);
     }
-    packed.packages.retain(|listed| {
-        let done = listed.until.zip(since).is_some_and(|(until, since)| until < since);
-        !done
-    });
+    packed.packages.retain(|listed| !ended_before(listed.until, since));
     Ok(packed)
 }
 
