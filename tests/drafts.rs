@@ -267,9 +267,10 @@ fn dumps_of_2013_seed_a_mirror_and_bring_its_changes() {
     let mut draft = Draft::start();
     let (list, manifest, changes) = (example("dlib-figure-4"), example("dlib-figure-5"), example("dlib-figure-7"));
     draft.put_all(&manifest, "packed");
-    draft.put("/res1.html", "of the list", false);
-    draft.put("/res2.pdf", "of the list", false);
-    draft.put("/res3.tiff", "of the list", false);
+    // One body for files of several formats would be refused.
+    draft.put("/res1.html", "html of the list", false);
+    draft.put("/res2.pdf", "pdf of the list", false);
+    draft.put("/res3.tiff", "tiff of the list", false);
     let more: String =
         ["/res1.html", "/res2.pdf", "/res3.tiff"].map(|path| listed(path, "2012-10-01T00:00:00Z")).concat();
     let package = |of: &str, name: &str| {
@@ -293,8 +294,8 @@ fn dumps_of_2013_seed_a_mirror_and_bring_its_changes() {
     assert_eq!((draft.server.count("/res1"), draft.server.count("/res2")), (0, 0));
     let (of_html, of_pdf) = (draft.server.count("/res1.html"), draft.server.count("/res2.pdf"));
     // The oldest entry of the figure says that /res1.html was created: of the same path, it has the newest bytes.
-    draft.put("/res1.html", "changed", false);
-    draft.put("/res2.pdf", "changed", false);
+    draft.put("/res1.html", "html, changed", false);
+    draft.put("/res2.pdf", "pdf, changed", false);
     draft.delete("/res3.tiff");
     draft.server.file("/changes.zip", packed(&draft, &changes));
     draft.serve("/changedump.xml", &package("changedump", "changes"));

@@ -231,6 +231,65 @@ fn a_part_that_is_older_than_its_index_says_never_deletes() {
     is_complete(&mirror);
 }
 
+/// Publishes an index, made at a second, of these parts.
+fn index_of(source: &Source, second: u64, parts: &[&str]) {
+    let md = format!("at=\"{}\"", at(second));
+    let lists: Vec<(&str, String)> = parts.iter().map(|path| (*path, md.clone())).collect();
+    source.server.file("/resourcelist.xml", index(source, "resourcelist", &md, "", &lists));
+}
+
+#[test]
+fn an_index_that_is_older_than_all_of_its_parts_may_not_name_all_of_them() {
+    let mut source = Source::start(&[("/a", "a"), ("/b", "b"), ("/c", "c")], &[]);
+    index_of(&source, 0, &["/one.xml", "/two.xml"]);
+    source.server.file("/one.xml", part(&source, 0, &["/a", "/b"]));
+    source.server.file("/two.xml", part(&source, 0, &["/c"]));
+    let mirror = mounted(&source);
+    // A cache keeps the index; `/c` moves to a third part, where a new resource is, too.
+    source.put("/aa", b"aa");
+    source.put("/d", b"d");
+    source.server.file("/one.xml", part(&source, 3600, &["/a", "/aa"]));
+    source.server.file("/two.xml", part(&source, 3600, &["/b"]));
+    source.server.file("/three.xml", part(&source, 3600, &["/c", "/d"]));
+    for _ in 0..2 {
+        let _ = mirror.refresh();
+        assert_eq!(mirror.files(), ["a", "aa", "b", "c"]);
+        assert_eq!(state(&mirror), "partial");
+        assert!(mirror.errors().contains("may not name all of them"), "{}", mirror.errors());
+    }
+    index_of(&source, 3600, &["/one.xml", "/two.xml", "/three.xml"]);
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    is_complete(&mirror);
+}
+
+#[test]
+fn what_changes_recreated_and_no_list_has_any_more_is_deleted_before_the_state_is_complete() {
+    let mut source = Source::start(&[("/a", "a"), ("/b", "b"), ("/c", "c"), ("/d", "d")], &["changelist"]);
+    source.server.file("/one.xml", part(&source, 0, &["/a", "/b"]));
+    source.server.file("/two.xml", part(&source, 0, &["/c", "/d"]));
+    index_of(&source, 0, &["/one.xml", "/two.xml"]);
+    let mut changes = source.does("deleted", "/b", 10, "") + &source.does("created", "/b", 20, "b, again");
+    source.changes(&changes);
+    let mirror = Mirror::mount(&source.url("/"), "poll=0,relist=1s");
+    agrees(&mirror, &source);
+    // It is deleted; of the next lists, the part without it can be read first, and changes cannot be read then.
+    changes += &source.does("deleted", "/b", 30, "");
+    let denied = |path: &str| source.server.on(path, |_| Reply::status(403));
+    denied("/changelist.xml");
+    denied("/two.xml");
+    index_of(&source, 3600, &["/one.xml", "/two.xml"]);
+    source.server.file("/one.xml", part(&source, 3600, &["/a"]));
+    std::thread::sleep(Duration::from_millis(1200));
+    let _ = mirror.refresh();
+    source.changes(&changes);
+    source.server.file("/two.xml", part(&source, 3600, &["/c", "/d"]));
+    std::thread::sleep(Duration::from_millis(1200));
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    is_complete(&mirror);
+}
+
 #[test]
 fn an_index_whose_times_are_those_of_the_request_in_another_zone_is_the_same_index() {
     for with_own in [false, true] {

@@ -38,14 +38,38 @@ impl Edition {
     }
 }
 
-/// Brings one set in step with its lists. The second part of the answer is the edition that it is in step with, if any of
-/// it was new.
+/// Synchronizes one set with its lists. The second part of the answer is the edition of the lists, if any of it was new.
 pub(super) async fn bring(
     engine: &Arc<Engine>,
     set: &SetRow,
     found: &FoundSet,
     accept_deletions: bool,
 ) -> Result<(Summary, Option<Edition>), SyncError> {
+    let Synced { mut summary, mut edition, read_again } = once(engine, set, found, accept_deletions).await?;
+    if read_again {
+        let again = once(engine, &sets::reload(engine, set.clone())?, found, accept_deletions).await?;
+        summary.partial = false;
+        summary.add(&again.summary);
+        edition = again.edition;
+    }
+    Ok((summary, edition))
+}
+
+/// The result of reading the lists of a set once.
+struct Synced {
+    summary: Summary,
+    /// As of [`bring`].
+    edition: Option<Edition>,
+    /// Whether the documents that have not changed are to be read, too: they may list resources that no other document lists.
+    read_again: bool,
+}
+
+async fn once(
+    engine: &Arc<Engine>,
+    set: &SetRow,
+    found: &FoundSet,
+    accept_deletions: bool,
+) -> Result<Synced, SyncError> {
     let status = Arc::clone(engine.status());
     let known = {
         let id = set.id;
@@ -73,7 +97,7 @@ pub(super) async fn bring(
             partial: !lists.failed.is_empty(),
             ..Summary::default()
         };
-        return Ok((summary, None));
+        return Ok(Synced { summary, edition: None, read_again: false });
     }
     status.phase("applying");
     let mapper = Arc::clone(&engine.mapper);
@@ -100,7 +124,7 @@ pub(super) async fn bring(
         }
     };
     let (summary, ()) = tokio::join!(applying, reading);
-    let (summary, Applied { recent, fresh, is_known }) = summary?;
+    let (summary, Applied { recent, fresh, is_known, read_again }) = summary?;
     tracing::debug!(?summary, "lists applied");
     fresh.into_iter().for_each(|fresh| engine.look_at(fresh));
     if let Some(beside) = beside {
@@ -110,7 +134,7 @@ pub(super) async fn bring(
         dumps::forget_idle(engine, set.id, packages).await?;
     }
     let is_new = !summary.partial && summary.held == 0 && !is_known;
-    Ok((summary, edition.filter(|_| is_new)))
+    Ok(Synced { summary, edition: edition.filter(|_| is_new), read_again })
 }
 
 /// The edition that lists are of, if any of them was sent. A part is of the time of its index.
@@ -134,6 +158,8 @@ struct Applied {
     fresh: Vec<Fresh>,
     /// Whether this edition, which has no time, was read before.
     is_known: bool,
+    /// As of [`Synced`].
+    read_again: bool,
 }
 
 /// What one step applies.
@@ -166,7 +192,8 @@ fn apply(
     let cursor = lists.cursor();
     let edition = lists.edition();
     let (excluded, selected) = (lists.excluded.clone(), Arc::clone(&lists.selected));
-    let (unfinished, state) = (lists.unfinished.clone(), editions::state(&lists));
+    let (unfinished, older_index, state) =
+        (lists.unfinished.clone(), lists.older_index.clone(), editions::state(&lists));
     let mut complete = lists.failed.is_empty();
     let known = writer.documents(set.id)?;
     let from_dump = lists.read.iter().any(|document| document.row.package.is_some());
@@ -243,10 +270,21 @@ fn apply(
     let mut held = None;
     // Where everything that is listed is known to stand in a document that did not change, nothing goes.
     let doubtful = read_some || gone_documents || set.state != SetState::Complete;
-    let mut read_all_again = false;
     // Of a set that nothing was in, nothing can have gone.
     let doubtful = doubtful && transaction.resources_before(set.id)? > 0;
     transaction.reading(guard(cursor));
+    if let Some(url) = older_index.filter(|_| complete && !accept_deletions)
+        && transaction.waits(set.id, &state, true, Snapshot::TO_WRITE)?
+    {
+        status.error(&format!(
+            "{url}: it is older than all of its parts, and may not name all of them; the set is complete when the index is \
+             newer, or has not changed for ten minutes"
+        ));
+        complete = false;
+    }
+    // What no document lists that was sent may be listed in one that has not changed.
+    let read_again = complete && doubtful && summary.not_modified > 0 && transaction.unseen(set.id)?.doubtful > 0;
+    complete &= !read_again;
     if complete && doubtful {
         let unseen = transaction.unseen(set.id)?;
         // What moved from one to another may be in neither.
@@ -265,7 +303,6 @@ fn apply(
     }
     if complete && doubtful {
         let unseen = transaction.unseen(set.id)?;
-        read_all_again = unseen.doubtful > 0;
         let agrees =
             set.held.is_some_and(|before| unseen.gone <= before) && edition.is_some() && set.held_edition != edition;
         if unseen.gone * 2 > set.resources && !agrees && !accept_deletions {
@@ -284,13 +321,13 @@ fn apply(
         transaction.disown_unseen(set.id)?;
     }
     // Documents that were not read whole have no validators: they are read again.
-    if !read_all_again {
+    if !read_again {
         for row in &whole_documents {
             transaction.put_document(set.id, row)?;
         }
     }
     transaction.forget_documents(set.id, &current)?;
-    if read_all_again {
+    if read_again {
         transaction.forget_validators(set.id)?;
     }
     summary.partial = !complete;
@@ -320,7 +357,7 @@ fn apply(
         transaction.reread_feeds(set.id)?;
         transaction.end_sync(set.id, if from_dump { "resourcedump" } else { "resourcelist" }, &tally)?;
     }
-    let applied = Applied { recent: transaction.recent(), fresh, is_known: is_known == Some(true) };
+    let applied = Applied { recent: transaction.recent(), fresh, is_known: is_known == Some(true), read_again };
     let changes = transaction.commit()?;
     Ok(((summary, applied), changes))
 }

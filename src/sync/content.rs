@@ -138,8 +138,8 @@ pub(super) struct Contents {
     pub(super) fresh_since: AtomicI64,
     /// When such content was looked at that is not noted in the catalog yet.
     pub(super) checked: Mutex<LruCache<i64, Datetime>>,
-    /// Bodies that came for files of several formats, and the URI of one of those.
-    pub(super) impostors: Mutex<LruCache<[u8; 32], String>>,
+    /// Bodies that came for files of several formats, and the URIs of two of those.
+    pub(super) impostors: Mutex<LruCache<[u8; 32], [String; 2]>>,
     /// Whether there may be such content.
     pub(super) timeless: AtomicBool,
     expected: Arc<Semaphore>,

@@ -136,6 +136,23 @@ pub(super) fn unfinished(lists: &Lists, named: &Named, before: &[DocumentRow]) -
     part.or_else(|| rows.values().filter(is_other).map(|row| row.url.as_str()).min()).map(str::to_owned)
 }
 
+/// An index that is older than each of its parts: newer parts that it does not name may exist. `None` if the index has no `at`,
+/// for itself or for its parts.
+pub(super) fn older_index(lists: &Lists, named: &Named) -> Option<String> {
+    let of_index = lists.indexes.iter().filter_map(|row| row.at).max();
+    let mut parts =
+        lists.read.iter().map(|document| &document.row).chain(&lists.unchanged).filter(|row| row.part).peekable();
+    parts.peek()?;
+    let is_newer = |row: &DocumentRow| {
+        let named = named.at.get(&row.url).copied().or(of_index);
+        row.at.zip(named).is_some_and(|(own, named)| own.nanos() > named.nanos().saturating_add(Snapshot::TO_WRITE))
+    };
+    if !parts.all(is_newer) {
+        return None;
+    }
+    lists.indexes.iter().map(|row| &row.url).min().cloned()
+}
+
 /// What tells one state of a list from the next: its parts, and the edition of what names them.
 pub(super) fn state(lists: &Lists) -> String {
     let rows = lists.read.iter().map(|document| &document.row).chain(&lists.unchanged);

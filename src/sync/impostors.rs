@@ -43,8 +43,8 @@ impl Contents {
         }
         // A picture under the name of another format is one all the same.
         let format = listed.format(&row.uri).filter(|_| Expected::has_no_format(&start))?;
-        if let Some(other) = locked(&self.impostors).get(sha256) {
-            return Some(Trouble::SameBody(other.clone()));
+        if let Some([one, other]) = locked(&self.impostors).get(sha256) {
+            return Some(Trouble::SameBody(if *one == row.uri { other } else { one }.clone()));
         }
         let alike = self.readers.ask(|reader| {
             let versions = reader.current_with(sha256, MOST_ALIKE)?;
@@ -52,7 +52,7 @@ impl Contents {
         });
         let is_other = |other: &VersionRow| expected(other).format(&other.uri).is_some_and(|one| one != format);
         let other = alike.ok()?.into_iter().flatten().find(is_other)?;
-        locked(&self.impostors).put(*sha256, other.uri.clone());
+        locked(&self.impostors).put(*sha256, [other.uri.clone(), row.uri.clone()]);
         Some(Trouble::SameBody(other.uri))
     }
 }

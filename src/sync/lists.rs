@@ -48,6 +48,8 @@ pub(super) struct Lists {
     pub(super) failed: Vec<SourceError>,
     /// One that is newer than what names it, while others are not: they may be being written.
     pub(super) unfinished: Option<String>,
+    /// An index that is older than all of its parts: it may not name all of them.
+    pub(super) older_index: Option<String>,
 }
 
 impl Lists {
@@ -181,15 +183,20 @@ pub(super) async fn bring(bringer: &Bringer, roots: &[String], known: &[Document
     for _ in 0..MOST_RESTARTS {
         let (lists, named) = once(bringer, roots, known).await;
         let Some(mixed) = editions::mixed(bringer, &lists, &named).await else {
-            return Lists { unfinished: editions::unfinished(&lists, &named, known), ..lists };
+            return dated(lists, &named, known);
         };
         bringer.status.warning(&format!("{mixed}; reading the lists again"));
     }
     let past_caches = Bringer { past_caches: true, ..bringer.clone() };
     let (mut lists, named) = once(&past_caches, roots, known).await;
     lists.failed.extend(editions::mixed(&past_caches, &lists, &named).await);
-    lists.unfinished = editions::unfinished(&lists, &named, known);
-    lists
+    dated(lists, &named, known)
+}
+
+/// Notes which documents are newer than what names them.
+fn dated(lists: Lists, named: &Named, known: &[DocumentRow]) -> Lists {
+    let (unfinished, older_index) = (editions::unfinished(&lists, named, known), editions::older_index(&lists, named));
+    Lists { unfinished, older_index, ..lists }
 }
 
 /// A document that is to be downloaded.

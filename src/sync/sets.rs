@@ -313,7 +313,7 @@ fn offers_changes(found: &FoundSet) -> bool {
     found.capabilities.iter().any(|document| document.capability.tells_changes())
 }
 
-fn reload(engine: &Engine, row: SetRow) -> Result<SetRow, SyncError> {
+pub(super) fn reload(engine: &Engine, row: SetRow) -> Result<SetRow, SyncError> {
     Ok(engine.sets()?.into_iter().find(|set| set.id == row.id).unwrap_or(row))
 }
 
