@@ -91,6 +91,8 @@ pub struct History {
     pub told: Vec<Happened>,
     since: u64,
     packages: Vec<(u64, u64)>,
+    /// The number of changes that are in packages.
+    packed: usize,
     style: Style,
     /// More entries of its Capability List.
     offers: String,
@@ -135,6 +137,7 @@ impl History {
             told: Vec::new(),
             since: 0,
             packages: Vec::new(),
+            packed: 0,
             style,
             offers: String::new(),
             links: HashMap::new(),
@@ -516,8 +519,10 @@ impl History {
 
     /// Packs what changed since the last package, and lists it in the Change Dump.
     pub fn pack(&mut self) {
-        let from = self.packages.last().map_or(self.since, |(_, until)| *until);
-        let happened: Vec<Happened> = self.open.clone();
+        let from = self.packages.last().map_or(10, |(_, until)| *until);
+        // Also those of Change Lists that were closed since.
+        let happened: Vec<Happened> = self.told[self.packed..].to_vec();
+        self.packed = self.told.len();
         let mut items = Vec::new();
         let mut entries = String::new();
         for (number, one) in happened.iter().enumerate() {
