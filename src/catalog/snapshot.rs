@@ -124,20 +124,19 @@ impl Transaction<'_> {
         Ok(known.as_deref().and_then(|text| text.split_once(' ')).is_some_and(|(known, _)| known == edition))
     }
 
-    /// Whether lists that may be being written are to be waited for: until they have been in this state for so long, in
-    /// nanoseconds. It is new if `begins` says so.
+    /// Whether documents of lists that may be being written are to be waited for: until they have been in this state for so long,
+    /// in nanoseconds. Under `key` it is kept since when; it begins if `begins` is set.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn waits(&self, rset: i64, state: &str, begins: bool, long: i64) -> Result<bool> {
-        let key = format!("unfinished {rset}");
-        let known = meta(self.connection(), &key)?;
+    pub fn waits(&self, key: &str, state: &str, begins: bool, long: i64) -> Result<bool> {
+        let known = meta(self.connection(), key)?;
         let known = known.as_deref().and_then(|text| text.split_once(' ')).filter(|(known, _)| *known == state);
         match known.and_then(|(_, since)| since.parse::<i64>().ok()) {
             Some(since) => Ok((0..long).contains(&self.now.saturating_sub(since))),
             None if !begins => Ok(false),
             None => {
-                set_meta(self.connection(), &key, &format!("{state} {}", self.now))?;
+                set_meta(self.connection(), key, &format!("{state} {}", self.now))?;
                 Ok(true)
             }
         }

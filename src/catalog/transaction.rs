@@ -30,6 +30,8 @@ type Result<T> = std::result::Result<T, CatalogError>;
 const SHARED: i64 = -1;
 /// In place of the document that lists a version: none does that was read.
 pub(super) const NOBODY: i64 = 0;
+/// In place of the document that lists a version: all documents were read, and none lists it.
+const UNLISTED: i64 = -2;
 
 /// When the last of the versions of two names ended; or began, if it is in force.
 pub(super) const LAST: &str = "
@@ -677,7 +679,13 @@ impl<'w> Transaction<'w> {
     pub fn disown_unseen(&self, rset: i64) -> Result<()> {
         let mut versions = Vec::new();
         self.each_unseen(rset, |gone| versions.push(gone.version))?;
-        versions.into_iter().try_for_each(|version| self.own(version, NOBODY))
+        let owner = if self.kept.is_empty() { UNLISTED } else { NOBODY };
+        let mut statement =
+            self.transaction.prepare_cached("UPDATE version SET document = ?2 WHERE id = ?1 AND document != ?3")?;
+        for version in versions {
+            statement.execute([version, owner, UNLISTED])?;
+        }
+        Ok(())
     }
 
     /// Takes out of the current tree what [`Transaction::unseen`] counts, as of the moment `at`.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::attach::{Attacher, Fresh};
 use super::dumps;
 use super::listing::{Readers, Reading};
-use super::lists::{self, Budget, Lists};
+use super::lists::{self, Budget, Lists, Scope};
 use super::seed::{self, Baseline};
 use super::spooled::Spooled;
 use super::status::Status;
@@ -45,37 +45,33 @@ pub(super) async fn bring(
     found: &FoundSet,
     accept_deletions: bool,
 ) -> Result<(Summary, Option<Edition>), SyncError> {
-    let Synced { mut summary, mut edition, read_again } = once(engine, set, found, accept_deletions).await?;
-    if read_again {
-        let again = once(engine, &sets::reload(engine, set.clone())?, found, accept_deletions).await?;
-        summary.partial = false;
-        summary.add(&again.summary);
-        edition = again.edition;
+    let mut scope = Scope::Changed;
+    loop {
+        if let Some(synced) = once(engine, set, found, accept_deletions, scope).await? {
+            return Ok(synced);
+        }
+        scope = Scope::All;
     }
-    Ok((summary, edition))
 }
 
-/// The result of reading the lists of a set once.
-struct Synced {
-    summary: Summary,
-    /// As of [`bring`].
-    edition: Option<Edition>,
-    /// Whether the documents that have not changed are to be read, too: they may list resources that no other document lists.
-    read_again: bool,
-}
-
+/// As [`bring`]; nothing is done, and the answer is `None`, if documents that have not changed are to be read, too: only they
+/// show whether they list a resource that no other document lists.
 async fn once(
     engine: &Arc<Engine>,
     set: &SetRow,
     found: &FoundSet,
     accept_deletions: bool,
-) -> Result<Synced, SyncError> {
+    scope: Scope,
+) -> Result<Option<(Summary, Option<Edition>)>, SyncError> {
     let status = Arc::clone(engine.status());
-    let known = {
+    let mut known = {
         let id = set.id;
         engine.ledger.step(move |writer| Ok((writer.documents(id)?, Default::default()))).await?
     };
-    let Baseline { lists, mut beside, dumped, packages } = seed::bring(engine, set, found, &known).await?;
+    if scope == Scope::All {
+        known.iter_mut().for_each(|row| (row.etag, row.last_modified) = (None, None));
+    }
+    let Baseline { lists, mut beside, dumped, packages } = seed::bring(engine, set, found, &known, scope).await?;
     lists.failed.iter().for_each(|error| status.error(&error.to_string()));
     if lists.read.is_empty()
         && lists.unchanged.is_empty()
@@ -94,10 +90,10 @@ async fn once(
         ));
         let summary = Summary {
             not_modified: lists.unchanged.len() as u64,
-            partial: !lists.failed.is_empty(),
+            partial: !lists.failed.is_empty() || scope == Scope::All,
             ..Summary::default()
         };
-        return Ok(Synced { summary, edition: None, read_again: false });
+        return Ok(Some((summary, None)));
     }
     status.phase("applying");
     let mapper = Arc::clone(&engine.mapper);
@@ -111,7 +107,7 @@ async fn once(
     let edition = edition_of(&lists);
     let store = Arc::clone(&engine.store);
     let listed = sets::listed_at(engine, set)?;
-    let work = Work { lists, dumped, accept_deletions, followed, listed, recent, budget, store };
+    let work = Work { lists, scope, dumped, accept_deletions, followed, listed, recent, budget, store };
     let ledger = engine.ledger.clone();
     let applying = engine.ledger.step(move |writer| {
         let applied = writer.long(|writer| apply(writer, &mapper, &status, &own, work));
@@ -123,8 +119,8 @@ async fn once(
             beside.read(engine).await;
         }
     };
-    let (summary, ()) = tokio::join!(applying, reading);
-    let (summary, Applied { recent, fresh, is_known, read_again }) = summary?;
+    let (applied, ()) = tokio::join!(applying, reading);
+    let Some((summary, Applied { recent, fresh, is_known })) = applied? else { return Ok(None) };
     tracing::debug!(?summary, "lists applied");
     fresh.into_iter().for_each(|fresh| engine.look_at(fresh));
     if let Some(beside) = beside {
@@ -134,7 +130,7 @@ async fn once(
         dumps::forget_idle(engine, set.id, packages).await?;
     }
     let is_new = !summary.partial && summary.held == 0 && !is_known;
-    Ok(Synced { summary, edition: edition.filter(|_| is_new), read_again })
+    Ok(Some((summary, edition.filter(|_| is_new))))
 }
 
 /// The edition that lists are of, if any of them was sent. A part is of the time of its index.
@@ -158,13 +154,12 @@ struct Applied {
     fresh: Vec<Fresh>,
     /// Whether this edition, which has no time, was read before.
     is_known: bool,
-    /// As of [`Synced`].
-    read_again: bool,
 }
 
 /// What one step applies.
 struct Work {
     lists: Lists,
+    scope: Scope,
     /// When the snapshot of the dump began that gives content.
     dumped: Option<Datetime>,
     accept_deletions: bool,
@@ -179,21 +174,21 @@ struct Work {
     store: Arc<Store>,
 }
 
-/// Applies documents in one step.
+/// Applies documents in one transaction, or undoes it: see [`once`].
 fn apply(
     writer: &mut Writer,
     mapper: &Mapper,
     status: &Status,
     set: &SetRow,
     work: Work,
-) -> Result<((Summary, Applied), crate::catalog::Changes), CatalogError> {
-    let Work { lists, dumped, accept_deletions, followed, listed, recent, budget, store } = work;
+) -> Result<(Option<(Summary, Applied)>, crate::catalog::Changes), CatalogError> {
+    let Work { lists, scope, dumped, accept_deletions, followed, listed, recent, budget, store } = work;
     let mut summary = Summary { not_modified: lists.unchanged.len() as u64, ..Summary::default() };
     let cursor = lists.cursor();
     let edition = lists.edition();
     let (excluded, selected) = (lists.excluded.clone(), Arc::clone(&lists.selected));
-    let (unfinished, older_index, state) =
-        (lists.unfinished.clone(), lists.older_index.clone(), editions::state(&lists));
+    let (unfinished, state) = (lists.unfinished.clone(), editions::state(&lists));
+    let older_index = lists.older_index.clone().map(|url| (url, editions::parts(&lists)));
     let mut complete = lists.failed.is_empty();
     let known = writer.documents(set.id)?;
     let from_dump = lists.read.iter().any(|document| document.row.package.is_some());
@@ -273,24 +268,35 @@ fn apply(
     // Of a set that nothing was in, nothing can have gone.
     let doubtful = doubtful && transaction.resources_before(set.id)? > 0;
     transaction.reading(guard(cursor));
-    if let Some(url) = older_index.filter(|_| complete && !accept_deletions)
-        && transaction.waits(set.id, &state, true, Snapshot::TO_WRITE)?
+    let mut waits = false;
+    if let Some((url, parts)) = older_index.filter(|_| complete)
+        && transaction.waits(&format!("older index {}", set.id), &parts, true, Snapshot::TO_WRITE)?
     {
         status.error(&format!(
             "{url}: it is older than all of its parts, and may not name all of them; the set is complete when the index is \
-             newer, or has not changed for ten minutes"
+             newer, or has named the same parts for ten minutes"
         ));
-        complete = false;
+        (waits, complete) = (true, false);
     }
-    // What no document lists that was sent may be listed in one that has not changed.
-    let read_again = complete && doubtful && summary.not_modified > 0 && transaction.unseen(set.id)?.doubtful > 0;
-    complete &= !read_again;
+    if complete && scope == Scope::Changed && summary.not_modified > 0 {
+        // What no document lists that was sent may be listed in one that has not changed. And while a set was never complete,
+        // changes are applied that are older than its lists.
+        let never_complete = followed && set.state == SetState::Partial && set.cursor.is_none();
+        if never_complete || doubtful && transaction.unseen(set.id)?.doubtful > 0 {
+            return Ok((None, crate::catalog::Changes::default()));
+        }
+    }
     if complete && doubtful {
         let unseen = transaction.unseen(set.id)?;
         // What moved from one to another may be in neither.
         let is_written = unseen.gone > 0
             && !accept_deletions
-            && transaction.waits(set.id, &state, unfinished.is_some(), Snapshot::TO_WRITE)?;
+            && transaction.waits(
+                &format!("unfinished {}", set.id),
+                &state,
+                unfinished.is_some(),
+                Snapshot::TO_WRITE,
+            )?;
         if is_written {
             status.error(&format!(
                 "{}: one of its documents is newer than what names it, and others are not: they may be being written; {} \
@@ -298,7 +304,7 @@ fn apply(
                 unfinished.as_deref().unwrap_or(&set.key),
                 unseen.gone
             ));
-            complete = false;
+            (waits, complete) = (true, false);
         }
     }
     if complete && doubtful {
@@ -320,14 +326,15 @@ fn apply(
     if !complete || held.is_some() {
         transaction.disown_unseen(set.id)?;
     }
-    // Documents that were not read whole have no validators: they are read again.
-    if !read_again {
+    // Documents that were not read whole have no validators: they are read again. So are all after a wait, or the sync that ends
+    // it would have read nothing.
+    if !waits {
         for row in &whole_documents {
             transaction.put_document(set.id, row)?;
         }
     }
     transaction.forget_documents(set.id, &current)?;
-    if read_again {
+    if waits {
         transaction.forget_validators(set.id)?;
     }
     summary.partial = !complete;
@@ -357,9 +364,9 @@ fn apply(
         transaction.reread_feeds(set.id)?;
         transaction.end_sync(set.id, if from_dump { "resourcedump" } else { "resourcelist" }, &tally)?;
     }
-    let applied = Applied { recent: transaction.recent(), fresh, is_known: is_known == Some(true), read_again };
+    let applied = Applied { recent: transaction.recent(), fresh, is_known: is_known == Some(true) };
     let changes = transaction.commit()?;
-    Ok(((summary, applied), changes))
+    Ok((Some((summary, applied)), changes))
 }
 
 /// One of the lists of a step.

@@ -69,9 +69,6 @@ pub(super) async fn mixed(bringer: &Bringer, lists: &Lists, named: &Named) -> Op
         }
     }
     let rows = || lists.read.iter().map(|document| &document.row).chain(&lists.unchanged);
-    if lists.read.is_empty() || rows().count() < 2 {
-        return None;
-    }
     let is_earlier =
         |(own, named): (Datetime, Datetime)| own.nanos().saturating_add(Snapshot::TO_WRITE) < named.nanos();
     let named_at = |url: &str| named.at.get(url).copied().filter(|_| !of_the_request.contains(url));
@@ -82,7 +79,8 @@ pub(super) async fn mixed(bringer: &Bringer, lists: &Lists, named: &Named) -> Op
             "its `at` is earlier than the index says: a cache may have kept an edition before it",
         );
     }
-    if rows().all(|row| own_at(row).is_some_and(|(own, named)| own == named)) {
+    let is_as_named = |row: &DocumentRow| own_at(row).is_some_and(|(own, named)| own == named);
+    if lists.read.is_empty() || rows().count() < 2 || rows().all(is_as_named) {
         return None;
     }
     let checks: Vec<_> = rows().cloned().map(|row| check(bringer.clone(), row)).collect();
@@ -136,21 +134,50 @@ pub(super) fn unfinished(lists: &Lists, named: &Named, before: &[DocumentRow]) -
     part.or_else(|| rows.values().filter(is_other).map(|row| row.url.as_str()).min()).map(str::to_owned)
 }
 
-/// An index that is older than each of its parts: newer parts that it does not name may exist. `None` if the index has no `at`,
-/// for itself or for its parts.
-pub(super) fn older_index(lists: &Lists, named: &Named) -> Option<String> {
-    let of_index = lists.indexes.iter().filter_map(|row| row.at).max();
-    let mut parts =
-        lists.read.iter().map(|document| &document.row).chain(&lists.unchanged).filter(|row| row.part).peekable();
-    parts.peek()?;
-    let is_newer = |row: &DocumentRow| {
-        let named = named.at.get(&row.url).copied().or(of_index);
-        row.at.zip(named).is_some_and(|(own, named)| own.nanos() > named.nanos().saturating_add(Snapshot::TO_WRITE))
+/// An index that is older than each of its parts: parts that it does not name may exist. `None` if no time tells, or if its times
+/// are those of the request.
+///
+/// # Errors
+/// If a cache has kept the index: the lists are to be read again.
+pub(super) async fn older_index(
+    past_caches: &Bringer,
+    lists: &Lists,
+    named: &Named,
+) -> Result<Option<String>, SourceError> {
+    let is_newer = |row: &DocumentRow, named: Option<Datetime>| {
+        let is_later =
+            |(own, named): (Datetime, Datetime)| own.nanos() > named.nanos().saturating_add(Snapshot::TO_WRITE);
+        row.at.zip(named).is_some_and(is_later)
     };
-    if !parts.all(is_newer) {
-        return None;
+    let rows = || lists.read.iter().map(|document| &document.row).chain(&lists.unchanged).filter(|row| row.part);
+    let known = lists.indexes.iter().min_by_key(|row| &row.url).filter(|_| rows().next().is_some());
+    let may_be_older = rows().all(|row| is_newer(row, lists.inherited.get(&row.url).copied()));
+    let Some(known) = known.filter(|_| may_be_older) else { return Ok(None) };
+    // A cache may have kept it. And one that was not sent is known without the times that it gives for its parts.
+    let Ok(Got::Index { row, outline, parts, .. }) = past_caches.get(&known.url, 0, None).await else {
+        return Ok(Some(known.url.clone()));
+    };
+    let before = named.indexes.iter().find(|(url, _)| *url == known.url).map(|(_, outline)| outline);
+    if before.map_or(row.at != known.at, |before| !outline.is_that_of(before)) {
+        let why = "a cache has kept an edition of the index that is older than its parts";
+        return Err(SourceError::new(&known.url, Trouble::Mixed(why.to_owned())));
     }
-    lists.indexes.iter().map(|row| &row.url).min().cloned()
+    if before.is_some_and(|before| row.at != known.at || outline.times != before.times) {
+        // Its times are those of the request.
+        return Ok(None);
+    }
+    let named: HashMap<&str, Datetime> =
+        parts.iter().filter_map(|part| Some((part.url.as_str(), part.at.or(row.at)?))).collect();
+    let is_older = rows().all(|row| is_newer(row, named.get(row.url.as_str()).copied()));
+    Ok(Some(known.url.clone()).filter(|_| is_older))
+}
+
+/// The parts of a list, whatever their times.
+pub(super) fn parts(lists: &Lists) -> String {
+    let rows = lists.read.iter().map(|document| &document.row).chain(&lists.unchanged);
+    let mut all: Vec<&str> = rows.map(|row| row.url.as_str()).collect();
+    all.sort_unstable();
+    hex(&Sha256::digest(all.join("\n")))
 }
 
 /// What tells one state of a list from the next: its parts, and the edition of what names them.

@@ -146,6 +146,14 @@ pub(super) struct Named {
     pub(super) at: HashMap<String, Datetime>,
 }
 
+/// Which documents of the lists are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// Those that have changed.
+    Changed,
+    All,
+}
+
 /// What asking for one document came to.
 #[derive(Debug)]
 pub(super) enum Got {
@@ -180,23 +188,27 @@ pub(super) struct Bringer {
 /// Downloads the documents of the lists at `roots`. `known` are those of the last time. Documents of different editions are
 /// read again; if they stay mixed, that is one of the failures.
 pub(super) async fn bring(bringer: &Bringer, roots: &[String], known: &[DocumentRow]) -> Lists {
-    for _ in 0..MOST_RESTARTS {
-        let (lists, named) = once(bringer, roots, known).await;
-        let Some(mixed) = editions::mixed(bringer, &lists, &named).await else {
-            return dated(lists, &named, known);
-        };
-        bringer.status.warning(&format!("{mixed}; reading the lists again"));
-    }
     let past_caches = Bringer { past_caches: true, ..bringer.clone() };
-    let (mut lists, named) = once(&past_caches, roots, known).await;
-    lists.failed.extend(editions::mixed(&past_caches, &lists, &named).await);
-    dated(lists, &named, known)
-}
-
-/// Notes which documents are newer than what names them.
-fn dated(lists: Lists, named: &Named, known: &[DocumentRow]) -> Lists {
-    let (unfinished, older_index) = (editions::unfinished(&lists, named, known), editions::older_index(&lists, named));
-    Lists { unfinished, older_index, ..lists }
+    let mut restarts = 0;
+    loop {
+        let bringer = if restarts == MOST_RESTARTS { &past_caches } else { bringer };
+        let (mut lists, named) = once(bringer, roots, known).await;
+        let mixed = match editions::mixed(bringer, &lists, &named).await {
+            Some(mixed) => Err(mixed),
+            None => editions::older_index(&past_caches, &lists, &named).await,
+        };
+        match mixed {
+            Err(mixed) if restarts < MOST_RESTARTS => {
+                bringer.status.warning(&format!("{mixed}; reading the lists again"));
+                restarts += 1;
+                continue;
+            }
+            Err(mixed) => lists.failed.push(mixed),
+            Ok(older_index) => lists.older_index = older_index,
+        }
+        lists.unfinished = editions::unfinished(&lists, &named, known);
+        return lists;
+    }
 }
 
 /// A document that is to be downloaded.

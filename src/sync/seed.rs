@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use super::dumps::{self, Dump, Fit, Offered, Reading, fits};
-use super::lists::{self, Lists};
+use super::lists::{self, Lists, Scope};
 use super::{Engine, SeedFrom, SyncError};
 use crate::catalog::{DocumentRow, Recent, Seed, SetRow, SetState};
 use crate::document::{Capability, Datetime};
@@ -74,6 +74,7 @@ pub(super) async fn bring(
     set: &SetRow,
     found: &FoundSet,
     known: &[DocumentRow],
+    scope: Scope,
 ) -> Result<Baseline, SyncError> {
     let lists = found.urls(Capability::ResourceList);
     let dumps = Offered::of(found);
@@ -107,7 +108,7 @@ pub(super) async fn bring(
         let bringer = engine.bringer(Capability::ResourceList);
         return Ok(Baseline { lists: lists::bring(&bringer, &lists, known).await, ..Baseline::default() });
     }
-    with_dump(engine, set, found, known, fresh).await
+    with_dump(engine, set, found, known, scope).await
 }
 
 /// Brings what a set is made from where its dump counts.
@@ -116,8 +117,9 @@ async fn with_dump(
     set: &SetRow,
     found: &FoundSet,
     known: &[DocumentRow],
-    fresh: bool,
+    scope: Scope,
 ) -> Result<Baseline, SyncError> {
+    let fresh = set.state == SetState::Empty;
     let (list_urls, offered) = (found.urls(Capability::ResourceList), Offered::of(found));
     let made_from_dump = known.iter().any(|row| row.package.is_some());
     let bringer = engine.bringer(Capability::ResourceList);
@@ -129,7 +131,7 @@ async fn with_dump(
             false => Some(lists::bring(&bringer, &list_urls, &own).await),
         }
     };
-    let seen = if made_from_dump { known } else { &[] };
+    let seen = if made_from_dump && scope == Scope::Changed { known } else { &[] };
     let dump = async {
         let mut dump = dumps::bring(engine, set, &offered, seen).await;
         let fit = fits(engine, &dump)?;
