@@ -369,6 +369,41 @@ fn deletions_that_are_held_do_not_have_the_lists_read_whole_at_each_poll() {
 }
 
 #[test]
+fn changes_that_are_older_than_lists_of_which_a_part_is_missing_do_not_stay_over_them() {
+    let mut source = Source::start(&[("/a", "a"), ("/b", "b")], &["changelist"]);
+    let publish = |source: &Source, second: u64, paths: [&[&str]; 2]| {
+        index_of(source, second, &["/one.xml", "/two.xml"]);
+        for (name, paths) in ["/one.xml", "/two.xml"].into_iter().zip(paths) {
+            let entries = paths.iter().map(|path| entry_of(&source.url(path), &source.now[*path]));
+            source.server.file(name, resource_list(&at(second), &entries.collect::<String>()));
+        }
+    };
+    publish(&source, 0, [&["/a"], &["/b"]]);
+    source.changes("");
+    let mirror = Mirror::mount(&source.url("/"), "poll=0,relist=1s");
+    agrees(&mirror, &source);
+    let [first, second] =
+        [(10, "a, second"), (20, "a, third")].map(|(at, text)| source.does("updated", "/a", at, text));
+    source.server.file("/1.xml", change_list(Some(0), Some(15), "", &first));
+    let lists = [(source.url("/1.xml"), Some(0), Some(15)), (source.url("/2.xml"), Some(15), None)];
+    source.server.file("/changelist.xml", support::changes::change_index(0, &lists));
+    publish(&source, 3600, [&["/a"], &["/b"]]);
+    // Of the lists, the second part is missing; of the changes, all after the first.
+    for path in ["/two.xml", "/2.xml"] {
+        source.server.on(path, |_| Reply::status(403));
+    }
+    std::thread::sleep(Duration::from_millis(1200));
+    let _ = mirror.refresh();
+    assert_eq!(state(&mirror), "partial");
+    publish(&source, 3600, [&["/a"], &["/b"]]);
+    source.server.file("/2.xml", change_list(Some(15), None, "", &second));
+    std::thread::sleep(Duration::from_millis(1200));
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    is_complete(&mirror);
+}
+
+#[test]
 fn what_changes_recreated_and_no_list_has_any_more_is_deleted_before_the_state_is_complete() {
     let mut source = Source::start(&[("/a", "a"), ("/b", "b"), ("/c", "c"), ("/d", "d")], &["changelist"]);
     source.server.file("/one.xml", part(&source, 0, &["/a", "/b"]));

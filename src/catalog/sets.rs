@@ -7,7 +7,7 @@ use rusqlite::{OptionalExtension, params};
 use super::reader::Reader;
 use super::rows::{DocumentRow, Seed, SetState, SyncResult};
 use super::transaction::Transaction;
-use super::writer::{Writer, set_meta};
+use super::writer::{Writer, meta, set_meta};
 use super::{CatalogError, ROOT};
 use crate::document::Datetime;
 
@@ -114,6 +114,22 @@ impl Transaction<'_> {
         result.at.filter(|at| *at <= Datetime::now()).map_or(Ok(()), |at| self.put_snapshot(rset, at, true))
     }
 
+    /// Notes whether changes may have been applied that are older than lists of which not all was read.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn note_changes_over_lists(&self, rset: i64, may_be: bool) -> Result<()> {
+        set_meta(self.connection(), &changes_over_lists_key(rset), if may_be { "yes" } else { "" })
+    }
+
+    /// Whether [`Transaction::note_changes_over_lists`] was noted.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn has_changes_over_lists(&self, rset: i64) -> Result<bool> {
+        Ok(meta(self.connection(), &changes_over_lists_key(rset))?.is_some_and(|noted| !noted.is_empty()))
+    }
+
     /// Has the lists of a set read with its next sync, or looked at.
     ///
     /// # Errors
@@ -148,6 +164,11 @@ impl Transaction<'_> {
 /// Where it is kept when the lists of a set were read or found unchanged last: a time in nanoseconds; an empty text if they are to be.
 fn listed_key(rset: i64) -> String {
     format!("listed {rset}")
+}
+
+/// Where it is kept that changes may have been applied that are older than lists: `yes`, or an empty text.
+fn changes_over_lists_key(rset: i64) -> String {
+    format!("changes over lists {rset}")
 }
 
 /// Where it is kept why not all of a set is in step, in words: an empty text if it is.

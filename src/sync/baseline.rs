@@ -279,10 +279,10 @@ fn apply(
         (waits, complete) = (true, false);
     }
     if complete && scope == Scope::Changed && summary.not_modified > 0 {
-        // What no document lists that was sent may be listed in one that has not changed. And while a set was never complete,
-        // changes are applied that are older than its lists.
-        let never_complete = followed && set.state == SetState::Partial && set.cursor.is_none();
-        if never_complete || doubtful && transaction.unseen(set.id)?.doubtful > 0 {
+        // What no document lists that was sent may be listed in one that has not changed; and changes that are older than the
+        // lists may have been applied over what it lists.
+        let is_hidden = doubtful && transaction.unseen(set.id)?.doubtful > 0;
+        if is_hidden || transaction.has_changes_over_lists(set.id)? {
             return Ok((None, crate::catalog::Changes::default()));
         }
     }
@@ -358,6 +358,9 @@ fn apply(
         transaction.note_history_gap(set.id, set.cursor)?;
     }
     transaction.finish_set(set.id, &SyncResult { state, cursor: from, at: cursor, held, held_edition })?;
+    if complete {
+        transaction.note_changes_over_lists(set.id, false)?;
+    }
     let tally = Tally { added: summary.added, updated: summary.updated, deleted: summary.deleted, ..Tally::default() };
     if tally.changed() {
         // In the same step: whatever ends this process, what changed since these lists is told again.

@@ -20,7 +20,9 @@ use super::status::Status;
 use super::step::{MOST_STALE, Step};
 use super::{Engine, SeedFrom, Summary, SyncError, priority};
 use crate::bounds::Bounds;
-use crate::catalog::{Beginning, CatalogError, Changes, DocumentRow, Edition, Feed, Past, SetRow, SetState, Writer};
+use crate::catalog::{
+    Beginning, CatalogError, Changes, DocumentRow, Edition, Feed, Past, SetRow, SetState, Transaction, Writer,
+};
 use crate::document::{Capability, Datetime, Limits, Reader};
 use crate::path::Mapper;
 use crate::source::{FoundSet, SourceError};
@@ -469,10 +471,19 @@ pub(super) fn tell(
         transaction.followed(set.id, set.state, "notification", &format!("delivered on {}", told.url))?;
     }
     if tally.changed() {
+        note_changes_over_lists(&transaction, set)?;
         transaction.end_sync(set.id, "notification", &tally)?;
     }
     let changes = transaction.commit()?;
     Ok(((Summary::of(&tally), doubtful), changes))
+}
+
+/// As long as not all of a newer edition of the lists is in the tree, the cursor does not tell which changes that edition includes.
+fn note_changes_over_lists(transaction: &Transaction<'_>, set: &SetRow) -> Result<(), CatalogError> {
+    match set.state {
+        SetState::Partial | SetState::Held => transaction.note_changes_over_lists(set.id, true),
+        _ => Ok(()),
+    }
 }
 
 /// Applies documents in one step. A gap is closed if these are the documents of all that is followed.
@@ -611,6 +622,7 @@ fn apply(
     };
     transaction.followed(set.id, state, plan.how, &plan.why)?;
     if tally.changed() {
+        note_changes_over_lists(&transaction, set)?;
         transaction.end_sync(set.id, plan.how, &tally)?;
     }
     let summary = Summary { partial, ..Summary::of(&tally) };
