@@ -1,0 +1,19 @@
+//! The database file: its schema, its lock, its connections, and what both readers and the writer know of its tables.
+//!
+//! Layout; a line uses only those above it, `model` and `error`:
+//! - `columns`, `lock`, `meta`, `names`, `snapshots`, `writeback`, `last_names`
+//! - `tree`
+//! - `naming`, `schema`
+//! - `pool`
+
+pub(super) mod columns;
+pub(super) mod last_names;
+pub(super) mod lock;
+pub(super) mod meta;
+pub(super) mod names;
+pub(super) mod naming;
+pub(super) mod pool;
+pub(super) mod schema;
+pub(super) mod snapshots;
+pub(super) mod tree;
+pub(super) mod writeback;

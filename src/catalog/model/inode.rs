@@ -1,0 +1,42 @@
+//! Inode numbers.
+
+/// The inode number of the root.
+pub const ROOT_INO: u64 = 1;
+
+/// The number of the root among names.
+pub const ROOT: i64 = 1;
+
+/// The inode number of the directory that is this name.
+#[must_use]
+pub fn directory_ino(name: i64) -> u64 {
+    if name == ROOT { ROOT_INO } else { name.unsigned_abs() << 1 }
+}
+
+/// The inode number of a version.
+#[must_use]
+pub fn version_ino(version: i64) -> u64 {
+    version.unsigned_abs() << 1 | 1
+}
+
+/// What an inode number stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inode {
+    /// The directory with this name number.
+    Directory(i64),
+    /// The version with this number.
+    Version(i64),
+}
+
+impl Inode {
+    /// Reads an inode number; none if it cannot be one of the catalog's.
+    #[must_use]
+    pub fn from_ino(ino: u64) -> Option<Self> {
+        let number = i64::try_from(ino >> 1).ok()?;
+        match (ino, ino & 1) {
+            (ROOT_INO, _) => Some(Self::Directory(ROOT)),
+            (_, 0) if number > ROOT => Some(Self::Directory(number)),
+            (_, 1) => Some(Self::Version(number)),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! Links of resources.
+
+/// A name of the current tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// Its number.
+    pub name: i64,
+    /// The version that it shows, if it is a file.
+    pub version: Option<i64>,
+    /// When it changed last, by our clock, in nanoseconds.
+    pub changed: i64,
+}
+
+/// A link of a resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Related {
+    /// One relation type.
+    pub relation: String,
+    /// The target, absolute.
+    pub uri: String,
+}

@@ -1,0 +1,29 @@
+//! Sets.
+
+use crate::catalog::db::meta::{behind_key, listed_key};
+use crate::catalog::db::pool::Reader;
+use crate::catalog::error::CatalogError;
+use crate::document::Datetime;
+
+type Result<T> = std::result::Result<T, CatalogError>;
+
+impl Reader {
+    /// When the lists of a set were read or found unchanged last: `Some(None)` if they are to be now.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn listed(&self, rset: i64) -> Result<Option<Option<Datetime>>> {
+        Ok(self.meta(&listed_key(rset))?.map(|text| text.parse().ok().map(Datetime::from_nanos)))
+    }
+
+    /// Why not all that the Source publishes of a set is in the tree, whatever its state.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn behind(&self, rset: i64) -> Result<Option<String>> {
+        if self.was_selected_otherwise(rset)? {
+            return Ok(Some("lists of what is selected now have not been read yet".to_owned()));
+        }
+        Ok(self.meta(&behind_key(rset))?.filter(|why| !why.is_empty()))
+    }
+}

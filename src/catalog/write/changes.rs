@@ -1,0 +1,679 @@
+//! What a change does to the versions of a resource (core 12).
+//!
+//! A change is told from others by its resource, its kind and its time, or, where it has no time, by the
+//! digests that it gives. One that is in the tree already does nothing; one that is older than the change
+//! which made the current version becomes history.
+
+use crate::catalog::db::names::place;
+use crate::catalog::error::CatalogError;
+use crate::catalog::model::origin::{Changed, How, Moved};
+use crate::catalog::model::record::Record;
+use crate::catalog::model::same_bytes::{Listed, Sameness};
+use crate::catalog::write::transaction::{NOBODY, Transaction};
+use crate::document::Change;
+use crate::document::Hashes;
+use crate::path::SELF;
+use rusqlite::OptionalExtension;
+use rusqlite::params;
+
+type Result<T> = std::result::Result<T, CatalogError>;
+
+/// The most versions of one moment that are put in another order.
+const MOST_AT_ONCE: u32 = 64;
+
+/// Where a resource is, or was, in the tree: the name of its path, and `@self` in the directory of that name. It
+/// may have been the one and the other in turn, and its history lies with both.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::catalog) struct Names {
+    pub(in crate::catalog) own: i64,
+    pub(in crate::catalog) in_directory: i64,
+}
+
+/// The names of a resource, and the one that has its current version, with that.
+pub(in crate::catalog) type Found = (Names, Option<(i64, i64)>);
+
+/// A superseded version that was current for some time.
+struct Lived {
+    id: i64,
+    begin: i64,
+    until: i64,
+    gone: Option<i64>,
+    went: Option<i64>,
+    change: Option<i64>,
+    hashes: Option<Vec<u8>>,
+}
+
+/// The number of preceding versions that are compared with a change to find the same bytes in a package.
+const MOST_BEFORE: i64 = 8;
+
+/// How many of the versions of one time are compared with a change, where none has the same hashes.
+pub(in crate::catalog) const MOST_COMPARED: i64 = 64;
+
+/// One of the versions of a resource that began at the same moment.
+struct AtOnce {
+    id: i64,
+    hashes: Hashes,
+    until: Option<i64>,
+    /// Whether its resource went when it ended.
+    went: bool,
+}
+
+/// The current version of a resource, as far as a change is compared with it.
+struct Current {
+    id: i64,
+    begin: i64,
+    how: Option<How>,
+    hashes: Option<Vec<u8>>,
+    sameness: Sameness,
+    same_media: bool,
+    document: i64,
+}
+
+impl Transaction<'_> {
+    /// Brings one change into the tree. `record.begin` is its moment: its own time, or else the earliest at
+    /// which it can have happened. Versions from `fresh` on came in this same reading. `again` says that it
+    /// is no change that is known, whatever it looks like. Returns the version that it made, or that is known
+    /// to be its.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn change(
+        &mut self,
+        rset: i64,
+        directory: i64,
+        record: &Record,
+        how: How,
+        fresh: i64,
+        again: bool,
+    ) -> Result<(Changed, Option<i64>)> {
+        let (changed, version) = self.apply(rset, directory, record, how, fresh, again)?;
+        self.linked(version, record)?;
+        Ok((changed, version))
+    }
+
+    fn apply(
+        &mut self,
+        rset: i64,
+        directory: i64,
+        record: &Record,
+        how: How,
+        fresh: i64,
+        again: bool,
+    ) -> Result<(Changed, Option<i64>)> {
+        let found = self.resource(directory, record)?;
+        let current = match found {
+            Some((_, Some((_, version)))) => Some(self.current_for(version, record)?),
+            _ => None,
+        };
+        let moment = record.begin.nanos();
+        if let Some((names, _)) = found
+            && !again
+            && let Some(known) = self.known(names, current.as_ref(), record, how, fresh)?
+        {
+            let stands = match how.kind() {
+                Change::Deleted => current.is_none(),
+                _ => current.as_ref().is_some_and(|current| Some(current.id) == known),
+            };
+            let stale = !stands
+                && self.may_have_happened_again(names, current.as_ref(), moment, how)?
+                && !(!how.is_exact() && known.is_some() && self.is_in_lists(names, known)?);
+            return Ok((if stale { Changed::Stale } else { Changed::Known }, known));
+        }
+        if let (Some((names, _)), Some(current)) = (found, &current)
+            && how.kind() == Change::Deleted
+            && !how.is_exact()
+            && !again
+            && !current.how.is_some_and(How::is_change)
+            && self.is_in_lists(names, None)?
+        {
+            // It was deleted before the lists were made that have it again.
+            return Ok((Changed::Known, None));
+        }
+        let overtaken = match (&current, found) {
+            (Some(current), _) if current.how.is_some_and(How::is_exact) => moment < current.begin,
+            (_, Some((names, _))) => self.last_deletion(names)?.is_some_and(|last| moment < last),
+            (_, None) => false,
+        };
+        if how.kind() == Change::Deleted {
+            return match (found, current) {
+                (Some((names, _)), _) if overtaken => {
+                    let ended = self.delete_past(names, moment, how, fresh)?;
+                    Ok((if ended { Changed::Past } else { Changed::Absent }, None))
+                }
+                (Some((_, Some((name, _)))), Some(current)) => {
+                    let (parent, own) = place(self.connection(), name)?;
+                    self.vanish(rset, (parent, &own), (name, current.id), record.begin, how)?;
+                    Ok((Changed::Deleted, None))
+                }
+                _ => Ok((Changed::Absent, None)),
+            };
+        }
+        if overtaken && let Some((names, _)) = found {
+            return Ok((Changed::Past, Some(self.insert_past(names, record, how)?)));
+        }
+        if let Some(current) = &current
+            && !current.how.is_some_and(How::is_change)
+            && current.sameness == Sameness::Same
+            && current.same_media
+        {
+            // A list told of it before the change did.
+            let same_words: bool = self
+                .connection()
+                .prepare_cached("SELECT extra IS ?2 FROM version WHERE id = ?1")?
+                .query_row(params![current.id, record.extra], |row| row.get(0))?;
+            self.connection()
+                .prepare_cached("UPDATE version SET change = ?2, begin = ?3, extra = ?4 WHERE id = ?1")?
+                .execute(params![current.id, how.number(), moment, record.extra])?;
+            if !same_words {
+                self.relink(current.id)?;
+            }
+            if let Some((_, Some((name, _)))) = found.filter(|_| !same_words) {
+                // What it is linked to may be something else.
+                self.connection()
+                    .prepare_cached("UPDATE name SET changed = ?2 WHERE id = ?1")?
+                    .execute([name, self.now])?;
+                let (parent, leaf) = place(self.connection(), name)?;
+                self.tree.count(&self.transaction, parent, &leaf, 0)?;
+                self.judge(name)?;
+            }
+            if let Some((names, Some((name, _)))) = found.filter(|_| current.begin != moment) {
+                self.cut((names.own, names.in_directory), record.begin)?;
+                // The one before it was in force until then.
+                self.connection()
+                    .prepare_cached(
+                        "UPDATE version SET until = max(begin, ?3) WHERE gone IS NULL AND id = (
+                             SELECT id FROM version INDEXED BY version_ended WHERE name IN (?1, ?2) AND until IS NOT NULL
+                                 AND until = ?4 AND COALESCE(change, 0) < 16 ORDER BY begin DESC, id DESC LIMIT 1)",
+                    )?
+                    .execute(params![names.own, names.in_directory, moment, current.begin])?;
+                self.lived(name, moment.min(current.begin), i64::MIN)?;
+            }
+            return Ok((Changed::Known, Some(current.id)));
+        }
+        let spot = self.spot(rset, directory, record)?;
+        let heir_of = match (&current, found) {
+            (Some(current), _) if current.sameness == Sameness::Same => Some(current.id),
+            (_, Some((names, _))) => self.same_bytes_before(names, record)?,
+            _ => None,
+        };
+        match (spot.row.and_then(|row| row.version.map(|version| (row.id, version))), current) {
+            (Some(known), Some(current)) => {
+                // Which list it is in, the change does not say; that list's next edition does.
+                let next = self.succeed(&spot, known, current.document, record, heir_of, how)?;
+                Ok((Changed::Updated, Some(next)))
+            }
+            _ => Ok((Changed::Added, Some(self.appear(rset, &spot, NOBODY, record, heir_of, how)?))),
+        }
+    }
+
+    /// The names of a resource that is, or was, in the tree; and which of them has its current version.
+    pub(in crate::catalog) fn resource(&mut self, directory: i64, record: &Record) -> Result<Option<Found>> {
+        let Some(row) = self.find(directory, record)? else { return Ok(None) };
+        let inner = self.child(row.id, SELF)?;
+        let names = Names { own: row.id, in_directory: inner.map_or(row.id, |inner| inner.id) };
+        let current = row.version.map(|version| (row.id, version));
+        let current = current.or(inner.and_then(|inner| inner.version.map(|version| (inner.id, version))));
+        Ok(Some((names, current)))
+    }
+
+    /// Whether a resource is in the tree, by a version that began before the time of this record.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn began_before(&mut self, directory: i64, record: &Record) -> Result<bool> {
+        let Some((_, Some((_, version)))) = self.resource(directory, record)? else { return Ok(false) };
+        let begin: i64 = self
+            .connection()
+            .prepare_cached("SELECT begin FROM version WHERE id = ?1")?
+            .query_row([version], |row| row.get(0))?;
+        Ok(begin < record.begin.nanos())
+    }
+
+    /// Whether lists of resources were made after a change without a time had been seen for the first time: then they, and not
+    /// that change, tell what has come of its resource. `change` is the version that it made, or else it is a deletion.
+    fn is_in_lists(&self, names: Names, change: Option<i64>) -> Result<bool> {
+        const LISTED_AT: &str =
+            "(SELECT COALESCE(r.at, (SELECT CAST(m.value AS INTEGER) FROM meta m WHERE m.key = 'begun ' || r.id))
+              FROM rset r JOIN name n ON n.rset = r.id WHERE n.id = ?1)";
+        Ok(match change {
+            // What the first sync brought has no number of a sync.
+            Some(version) => self
+                .connection()
+                .prepare_cached(&format!(
+                    "SELECT {LISTED_AT} IS NOT NULL AND COALESCE((SELECT s.time FROM version v JOIN sync s ON s.id = v.came
+                         WHERE v.id = ?2), ?3) <= {LISTED_AT}"
+                ))?
+                .query_row(params![names.own, version, i64::MIN], |row| row.get(0))?,
+            None => self
+                .connection()
+                .prepare_cached(&format!(
+                    "SELECT EXISTS (SELECT 1 FROM version v JOIN sync s ON s.id = v.went
+                         WHERE v.name IN (?1, ?2) AND v.until IS NOT NULL AND v.gone = ?3 AND s.time <= {LISTED_AT})"
+                ))?
+                .query_row(
+                    params![names.own, names.in_directory, How::change(Change::Deleted, false).number()],
+                    |row| row.get(0),
+                )?,
+        })
+    }
+
+    fn current_for(&self, version: i64, record: &Record) -> Result<Current> {
+        let media = record.media.as_deref();
+        Ok(self
+            .connection()
+            .prepare_cached(
+                "SELECT v.begin, v.change, v.hashes, CASE WHEN v.settled THEN NULL ELSE v.size END, v.mtime, v.dated,
+                        t.type, v.document FROM version v LEFT JOIN media t ON t.id = v.media WHERE v.id = ?1",
+            )?
+            .query_row([version], |row| {
+                let hashes: Option<Vec<u8>> = row.get(2)?;
+                let known = hashes.as_deref().map(Hashes::from_bytes).unwrap_or_default();
+                let facts = Listed {
+                    modified: (row.get::<_, u8>(5)? == 1).then_some(row.get(4)?),
+                    size: row.get::<_, Option<i64>>(3)?.map(i64::unsigned_abs),
+                    hashes: &known,
+                };
+                Ok(Current {
+                    id: version,
+                    begin: row.get(0)?,
+                    how: How::of(row.get(1)?),
+                    sameness: facts.compared_with(&Listed::of(record)),
+                    hashes,
+                    same_media: row.get::<_, Option<String>>(6)?.as_deref() == media || media.is_none(),
+                    document: row.get(7)?,
+                })
+            })?)
+    }
+
+    /// The version that a change made or ended, if the change is in the tree already.
+    fn known(
+        &self,
+        names: Names,
+        current: Option<&Current>,
+        record: &Record,
+        how: How,
+        fresh: i64,
+    ) -> Result<Option<Option<i64>>> {
+        let moment = record.begin.nanos();
+        if how.kind() == Change::Deleted {
+            if !how.is_exact() {
+                return Ok(None);
+            }
+            let known: Option<i64> = self
+                .connection()
+                .prepare_cached(
+                    "SELECT id FROM version WHERE name IN (?1, ?2) AND until IS NOT NULL AND until = ?3 AND gone = ?4 LIMIT 1",
+                )?
+                .query_row(params![names.own, names.in_directory, moment, how.number()], |row| row.get(0))
+                .optional()?;
+            return Ok(known.map(|_| None));
+        }
+        if how.is_exact() {
+            if let Some(current) = current.filter(|current| {
+                current.begin == moment && current.how == Some(how) && agree(current.hashes.as_deref(), &record.hashes)
+            }) {
+                return Ok(Some(Some(current.id)));
+            }
+            return Ok(self.known_at(names, moment, how, &record.hashes)?.map(Some));
+        }
+        if record.hashes.is_empty() {
+            let same = |current: &&Current| current.how == Some(how) && current.sameness == Sameness::Same;
+            let shown = current.filter(same).filter(|current| current.id < fresh).map(|current| current.id);
+            return Ok(match shown {
+                Some(_) => Some(shown),
+                None => self.known_by_lastmod(names, record, how, fresh)?.map(Some),
+            });
+        }
+        let hashes = record.hashes.to_bytes();
+        if let Some(current) = current.filter(|current| {
+            current.id < fresh && current.how == Some(how) && current.hashes.as_ref() == Some(&hashes)
+        }) {
+            return Ok(Some(Some(current.id)));
+        }
+        let known: Option<i64> = self
+            .connection()
+            .prepare_cached(
+                "SELECT id FROM version WHERE name IN (?1, ?2) AND until IS NOT NULL AND change = ?3 AND change < 4 AND hashes = ?4
+                 AND id < ?5 ORDER BY id DESC LIMIT 1",
+            )?
+            .query_row(params![names.own, names.in_directory, how.number(), hashes, fresh], |row| row.get(0))
+            .optional()?;
+        Ok(known.map(Some))
+    }
+
+    /// One of the last superseded versions that a change without a time and without hashes made, by its `lastmod`.
+    fn known_by_lastmod(&self, names: Names, record: &Record, how: How, fresh: i64) -> Result<Option<i64>> {
+        let Some(lastmod) = Listed::of(record).modified else { return Ok(None) };
+        let mut statement = self.connection().prepare_cached(
+            "SELECT max(id) FROM (
+                 SELECT id, change, mtime, dated FROM version WHERE name = ?1 AND until IS NOT NULL
+                 ORDER BY begin DESC, id DESC LIMIT ?5)
+             WHERE change = ?2 AND dated = 1 AND mtime = ?3 AND id < ?4",
+        )?;
+        for name in [names.own, names.in_directory] {
+            let known: Option<i64> =
+                statement.query_row(params![name, how.number(), lastmod, fresh, MOST_COMPARED], |row| row.get(0))?;
+            if known.is_some() {
+                return Ok(known);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first version that a change made which has this time, and that can have these bytes. Of thousands at one time, those
+    /// with the same hashes are found, and of others the newest are compared.
+    fn known_at(&self, names: Names, moment: i64, how: How, hashes: &Hashes) -> Result<Option<i64>> {
+        const AT_ONCE: &str =
+            "SELECT min(id) FROM version WHERE name IN (?1, ?2) AND begin = ?3 AND until = begin AND change = ?4";
+        let own = hashes.to_bytes();
+        let among = |condition: &str, bytes: &[u8]| -> Result<Option<i64>> {
+            let mut statement = self.connection().prepare_cached(&format!("{AT_ONCE} AND {condition}"))?;
+            Ok(statement
+                .query_row(params![names.own, names.in_directory, moment, how.number(), bytes], |row| row.get(0))?)
+        };
+        let lived = self.current_at(names, moment)?.filter(|lived| {
+            lived.begin == moment && lived.change == Some(how.number()) && agree(lived.hashes.as_deref(), hashes)
+        });
+        let found = [
+            among("hashes = ?5", &own)?,
+            among("hashes IS NULL AND ?5 IS NOT NULL", &own)?,
+            lived.map(|lived| lived.id),
+        ];
+        if let Some(found) = found.into_iter().flatten().min() {
+            return Ok(Some(found));
+        }
+        let mut statement = self.connection().prepare_cached(
+            "SELECT id, hashes FROM version WHERE name = ?1 AND begin = ?2 AND until IS NOT NULL AND change = ?3
+             ORDER BY id DESC LIMIT ?4",
+        )?;
+        let mut found = None;
+        for name in [names.own, names.in_directory] {
+            let mut rows = statement.query(params![name, moment, how.number(), MOST_COMPARED])?;
+            while let Some(row) = rows.next()? {
+                if agree(row.get::<_, Option<Vec<u8>>>(1)?.as_deref(), hashes) {
+                    let id: i64 = row.get(0)?;
+                    found = Some(found.map_or(id, |known: i64| known.min(id)));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// The superseded version of the Source's own that was current at a time, or, if it ended before that, the last one
+    /// before it. There is one at most: they do not overlap.
+    fn current_at(&self, names: Names, moment: i64) -> Result<Option<Lived>> {
+        // Without a condition on `until`, which SQLite would have to look for in all of them.
+        let mut statement = self.connection().prepare_cached(
+            "SELECT id, max(begin), until, gone, went, change, hashes FROM version
+             WHERE name IN (?1, ?2) AND until > begin AND begin <= ?3 AND COALESCE(change, 0) < 16",
+        )?;
+        Ok(statement.query_row(params![names.own, names.in_directory, moment], |row| {
+            let Some(id) = row.get::<_, Option<i64>>(0)? else { return Ok(None) };
+            Ok(Some(Lived {
+                id,
+                begin: row.get(1)?,
+                until: row.get(2)?,
+                gone: row.get(3)?,
+                went: row.get(4)?,
+                change: row.get(5)?,
+                hashes: row.get(6)?,
+            }))
+        })?)
+    }
+
+    /// Whether a change that is known, and is not what the tree shows, may be another one that looks the same:
+    /// within one second, or without a time. Of those, what is told last of a resource is so.
+    fn may_have_happened_again(&self, names: Names, current: Option<&Current>, moment: i64, how: How) -> Result<bool> {
+        match current {
+            _ if !how.is_exact() => Ok(true),
+            Some(Current { how: Some(shown), begin, .. }) => Ok(shown.is_exact() && *begin == moment),
+            Some(_) => Ok(false),
+            None => Ok(self.last_deletion(names)? == Some(moment)),
+        }
+    }
+
+    fn last_deletion(&self, names: Names) -> Result<Option<i64>> {
+        Ok(self
+            .connection()
+            .prepare_cached(
+                "SELECT max(until) FROM version WHERE name IN (?1, ?2) AND until IS NOT NULL AND gone = ?3",
+            )?
+            .query_row(params![names.own, names.in_directory, How::change(Change::Deleted, true).number()], |row| {
+                row.get(0)
+            })?)
+    }
+
+    /// A deletion that is told when what came after it is known; false if nothing was in force then.
+    fn delete_past(&mut self, names: Names, moment: i64, how: How, fresh: i64) -> Result<bool> {
+        if !how.is_exact() {
+            return Ok(false);
+        }
+        // Of what began within the same second, that was told before it which came in this same reading.
+        let gone = self
+            .current_at(names, moment)?
+            .filter(|lived| lived.until > moment && (lived.begin < moment || lived.id >= fresh))
+            .map(|lived| (lived.id, lived.gone.is_some()));
+        match gone {
+            Some((version, false)) => {
+                self.connection()
+                    .prepare_cached("UPDATE version SET until = ?2, gone = ?3, went = ?4, ended = ?5 WHERE id = ?1")?
+                    .execute(params![version, moment, how.number(), self.sync, self.now])?;
+                self.lived(names.own, moment, moment)?;
+            }
+            // It went once more later: between the two it was here again, and what it was then is told next.
+            Some((version, true)) => {
+                self.went_before.insert(version, moment);
+            }
+            None => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Whether it was told that something went, and not yet that it came back, which it did.
+    #[must_use]
+    pub fn awaits_return(&self) -> bool {
+        !self.went_before.is_empty()
+    }
+
+    /// A version that was superseded before it was known: until the next one began, or the resource went.
+    fn insert_past(&mut self, names: Names, record: &Record, how: How) -> Result<i64> {
+        let begin = record.begin.nanos();
+        let next: Option<i64> = self
+            .connection()
+            .prepare_cached(
+                "SELECT min(begin) FROM version WHERE name IN (?1, ?2) AND until > begin AND begin > ?3
+                 AND COALESCE(change, 0) < 16",
+            )?
+            .query_row(params![names.own, names.in_directory, begin], |row| row.get(0))?;
+        let current: Option<i64> = self
+            .connection()
+            .prepare_cached(
+                "SELECT min(v.begin) FROM name n JOIN version v ON v.id = n.version WHERE n.id IN (?1, ?2) AND v.begin > ?3",
+            )?
+            .query_row(params![names.own, names.in_directory, begin], |row| row.get(0))?;
+        let before = self.current_at(names, begin)?.filter(|before| before.until > begin);
+        let ended = before.as_ref().map(|before| before.until);
+        let until = [next, current, ended].into_iter().flatten().min();
+        let version = self.insert_version(names.own, NOBODY, record, None, how)?;
+        let until = until.unwrap_or(record.begin.nanos());
+        self.connection()
+            .prepare_cached("UPDATE version SET until = ?2, ended = ?3 WHERE id = ?1")?
+            .execute([version, until, self.now])?;
+        // Where its resource went, it is this one that did.
+        let went = before.as_ref().filter(|before| before.until == until);
+        let went = went.and_then(|before| Some((before.id, before.gone?, before.went)));
+        if let Some((before, gone, went)) = went {
+            self.connection()
+                .prepare_cached("UPDATE version SET gone = ?2, went = ?3 WHERE id = ?1")?
+                .execute(params![version, gone, went])?;
+            let went_before = self.went_before.remove(&before).filter(|moment| *moment <= record.begin.nanos());
+            match went_before {
+                Some(moment) => self
+                    .connection()
+                    .prepare_cached("UPDATE version SET until = ?2 WHERE id = ?1")?
+                    .execute([before, moment])?,
+                None => self
+                    .connection()
+                    .prepare_cached("UPDATE version SET gone = NULL, went = NULL, until = ?2 WHERE id = ?1")?
+                    .execute([before, record.begin.nanos()])?,
+            };
+            self.tree.changes.from(went_before.unwrap_or(record.begin.nanos()));
+        }
+        // The version before it ended when this one began.
+        if let Some(before) = before.filter(|before| before.gone.is_none()) {
+            self.connection()
+                .prepare_cached("UPDATE version SET until = ?2 WHERE id = ?1")?
+                .execute([before.id, begin])?;
+        }
+        self.lived(names.own, record.begin.nanos(), until)?;
+        Ok(version)
+    }
+
+    /// Of versions of a resource that began at one moment, this one comes after those of `told`; those that nobody told of come
+    /// after it if they are `later`, and before it if not. Readers go by the numbers of versions, so whatever is moved gets a
+    /// new one. None where the order of them cannot be told: some have the same bytes, or the resource went between them.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn comes_after(&mut self, version: i64, told: &[i64], later: bool) -> Result<Option<Moved>> {
+        let (name, begin): (i64, i64) = self
+            .connection()
+            .prepare_cached("SELECT name, begin FROM version WHERE id = ?1")?
+            .query_row([version], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let group = self.began_at_once(name, begin)?;
+        let alike = group
+            .iter()
+            .enumerate()
+            .any(|(index, one)| group[..index].iter().any(|other| other.hashes.agree(&one.hashes)));
+        let Some((last, before)) = group.split_last() else { return Ok(None) };
+        let went_between = before.iter().any(|one| one.went) || last.until == Some(begin);
+        if alike || went_between || last.id == version || group.len() > MOST_AT_ONCE as usize {
+            return Ok(None);
+        }
+        let is_current = last.until.is_none();
+        let (mut end, mut own) = (last.id, version);
+        let others = group.iter().map(|one| one.id).filter(|id| later && *id > version && !told.contains(id));
+        for moved in std::iter::once(version).chain(others) {
+            let next = self.renumber(moved)?;
+            own = if moved == version { next } else { own };
+            end = if moved == end { next } else { end };
+        }
+        let last = self.next_version - 1;
+        if end != last {
+            // Which list it is in, the order does not say; that of the resource is where it was.
+            self.connection()
+                .prepare_cached(
+                    "UPDATE version SET until = e.until, gone = e.gone, went = e.went, ended = e.ended,
+                         document = CASE WHEN e.until IS NULL THEN e.document ELSE version.document END
+                     FROM version e WHERE version.id = ?1 AND e.id = ?2",
+                )?
+                .execute([last, end])?;
+            self.connection()
+                .prepare_cached(
+                    "UPDATE version SET until = begin, gone = NULL, went = NULL, ended = COALESCE(ended, ?2) WHERE id = ?1",
+                )?
+                .execute([end, self.now])?;
+        }
+        if is_current {
+            self.relink(last)?;
+            self.connection()
+                .prepare_cached("UPDATE name SET version = ?2, changed = ?3 WHERE id = ?1")?
+                .execute([name, last, self.now])?;
+            let (parent, leaf) = place(self.connection(), name)?;
+            self.tree.count(&self.transaction, parent, &leaf, 0)?;
+            self.judge(name)?;
+        }
+        self.lived(name, begin, group.last().and_then(|last| last.until).unwrap_or(i64::MIN))?;
+        Ok(Some(Moved { version: own, is_shown: is_current && own == last }))
+    }
+
+    /// The Source's own versions of a name that began at a moment, in their order; no more than one too many.
+    fn began_at_once(&self, name: i64, begin: i64) -> Result<Vec<AtOnce>> {
+        let mut statement = self.connection().prepare_cached(
+            "SELECT id, hashes, until, gone IS NOT NULL FROM version
+                 WHERE name = ?1 AND until IS NOT NULL AND begin = ?2 AND COALESCE(change, 0) < 16
+             UNION ALL SELECT v.id, v.hashes, NULL, 0 FROM name n JOIN version v ON v.id = n.version
+                 WHERE n.id = ?1 AND v.begin = ?2
+             ORDER BY 1 LIMIT ?3",
+        )?;
+        let group = statement.query_map(params![name, begin, MOST_AT_ONCE + 1], |row| {
+            let hashes: Option<Vec<u8>> = row.get(1)?;
+            let hashes = hashes.as_deref().map(Hashes::from_bytes).unwrap_or_default();
+            Ok(AtOnce { id: row.get(0)?, hashes, until: row.get(2)?, went: row.get(3)? })
+        })?;
+        Ok(group.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Gives a version the next number, and returns that. What it is called among versions stays; whoever has it open goes on
+    /// with what it was.
+    fn renumber(&mut self, version: i64) -> Result<i64> {
+        let next = self.next_version;
+        self.next_version += 1;
+        self.connection()
+            .prepare_cached(
+                "INSERT INTO version (id, name, document, begin, until, mtime, dated, size, settled, hashes, media, extra, object,
+                     served, change, gone, came, went, ended, rank)
+                 SELECT ?2, name, document, begin, until, mtime, dated, size, settled, hashes, media, extra, object,
+                     served, change, gone, came, went, ended, COALESCE(rank, id)
+                 FROM version WHERE id = ?1",
+            )?
+            .execute([version, next])?;
+        self.inherit_member(version, next, &Hashes::default())?;
+        self.connection()
+            .prepare_cached("UPDATE patch SET version = ?2 WHERE version = ?1")?
+            .execute([version, next])?;
+        self.orphan(version, next)?;
+        self.relink(next)?;
+        Ok(next)
+    }
+
+    /// An earlier version of the same bytes, whose content is in the store; or, of the last [`MOST_BEFORE`], in a package.
+    pub(in crate::catalog) fn same_bytes_before(&self, names: Names, record: &Record) -> Result<Option<i64>> {
+        if record.hashes.is_empty() {
+            return Ok(None);
+        }
+        let hashes = record.hashes.to_bytes();
+        let stored: Option<i64> = self
+            .connection()
+            .prepare_cached(
+                "SELECT id FROM version WHERE name IN (?1, ?2) AND until IS NOT NULL AND object IS NOT NULL AND hashes = ?3
+                 LIMIT 1",
+            )?
+            .query_row(params![names.own, names.in_directory, hashes], |row| row.get(0))
+            .optional()?;
+        if stored.is_some() {
+            return Ok(stored);
+        }
+        // Members are not indexed by digest, and most Sources have no packages.
+        let has_members: bool = self
+            .connection()
+            .prepare_cached("SELECT EXISTS (SELECT 1 FROM member)")?
+            .query_row([], |row| row.get(0))?;
+        if !has_members {
+            return Ok(None);
+        }
+        let mut packed = self.connection().prepare_cached(
+            "SELECT v.id FROM (
+                 SELECT id, hashes FROM version WHERE name = ?1 AND until IS NOT NULL ORDER BY begin DESC, id DESC LIMIT ?3) v
+             WHERE v.hashes = ?2 AND EXISTS (SELECT 1 FROM member m WHERE m.version = v.id) LIMIT 1",
+        )?;
+        for name in [names.own, names.in_directory] {
+            let found = packed.query_row(params![name, hashes, MOST_BEFORE], |row| row.get(0)).optional()?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The number that the next version will have.
+    #[must_use]
+    pub fn next_version(&self) -> i64 {
+        self.next_version
+    }
+}
+
+/// Whether two sets of digests can be of the same bytes.
+pub(in crate::catalog) fn agree(known: Option<&[u8]>, hashes: &Hashes) -> bool {
+    known.map(Hashes::from_bytes).unwrap_or_default().agree(hashes)
+}

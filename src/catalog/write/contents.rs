@@ -1,0 +1,214 @@
+//! Facts about content: what has come into the store, what has left it, what was learnt of sizes.
+
+use crate::catalog::error::CatalogError;
+use crate::catalog::model::nodes::Content;
+use crate::catalog::write::transaction::Transaction;
+use crate::document::Datetime;
+use rusqlite::OptionalExtension;
+use rusqlite::params;
+
+type Result<T> = std::result::Result<T, CatalogError>;
+
+impl Transaction<'_> {
+    /// Content of a version has come into the store. Its size becomes known if it was not. What was shown of a version and is
+    /// not that of the content makes it a successor's. Returns whether the store did not have it before.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn store(&mut self, version: i64, content: &Content, now: Datetime) -> Result<bool> {
+        let size = i64::try_from(content.size).unwrap_or(i64::MAX);
+        let other: Option<bool> = self
+            .connection()
+            .prepare_cached("SELECT COALESCE(size != ?2, 0) OR COALESCE(served != ?3, 0) FROM version WHERE id = ?1")?
+            .query_row(params![version, size, content.sha256.as_slice()], |row| row.get(0))
+            .optional()?;
+        match other {
+            Some(true) => self.supersede(version, Some(content), now),
+            Some(false) => self.put(version, content, size, now),
+            None => Ok(false),
+        }
+    }
+
+    fn put(&self, version: i64, content: &Content, size: i64, now: Datetime) -> Result<bool> {
+        let known: Option<i64> = self
+            .connection()
+            .prepare_cached("UPDATE object SET used = ?2, verified = max(verified, ?3) WHERE sha256 = ?1 RETURNING id")?
+            .query_row(params![content.sha256.as_slice(), now.nanos(), content.verified], |row| row.get(0))
+            .optional()?;
+        let object = match known {
+            Some(object) => object,
+            None => {
+                self.connection()
+                    .prepare_cached(
+                        "INSERT INTO object (sha256, size, used, verified, durable) VALUES (?1, ?2, ?3, ?4, 0)",
+                    )?
+                    .execute(params![content.sha256.as_slice(), size, now.nanos(), content.verified])?;
+                self.connection().last_insert_rowid()
+            }
+        };
+        self.connection()
+            .prepare_cached(
+                "UPDATE version SET object = ?2, settled = settled OR size IS NULL, size = COALESCE(size, ?3),
+                 served = ?4 WHERE id = ?1",
+            )?
+            .execute(params![version, object, size, content.sha256.as_slice()])?;
+        // What is here may make others that are listed as had nowhere.
+        self.connection()
+            .prepare_cached(
+                "UPDATE name SET changed = ?2 WHERE id = (SELECT name FROM version WHERE id = ?1 AND until IS NOT NULL)",
+            )?
+            .execute([version, self.now])?;
+        Ok(known.is_none())
+    }
+
+    /// The size of a version has become known.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn settle_size(&self, version: i64, size: u64) -> Result<()> {
+        self.connection()
+            .prepare_cached("UPDATE version SET size = ?2, settled = 1 WHERE id = ?1 AND size IS NULL")?
+            .execute([version, i64::try_from(size).unwrap_or(i64::MAX)])?;
+        Ok(())
+    }
+
+    /// A current version turned out not to be what its size said, or what was served of it: a successor
+    /// takes its name, with the content that was found, or else with nothing known beyond the list.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn supersede(&mut self, version: i64, content: Option<&Content>, now: Datetime) -> Result<bool> {
+        let row: Option<(i64, i64, String)> = self
+            .connection()
+            .query_row(
+                "SELECT id, parent, name FROM name WHERE version = ?1 AND id = (SELECT name FROM version WHERE id = ?1)",
+                [version],
+                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+            )
+            .optional()?;
+        let Some((id, parent, name)) = row else { return self.supersede_past(version, content, now) };
+        let next = self.next_version;
+        self.next_version += 1;
+        // Of what was never served, nothing was wrong but what had been said of its size; and without content, only the inode
+        // is another. That is no version of its own.
+        let phantom: bool = self.connection().query_row(
+            "SELECT ?2 OR settled AND served IS NULL FROM version WHERE id = ?1",
+            params![version, content.is_none()],
+            |row| row.get(0),
+        )?;
+        self.connection().execute(
+            "INSERT INTO version (id, name, document, begin, mtime, dated, size, hashes, media, extra, change, came, rank)
+             SELECT ?2, name, document, CASE WHEN ?5 THEN begin ELSE ?3 END, mtime, dated,
+                    CASE WHEN settled OR ?4 THEN NULL ELSE size END, hashes, media, extra,
+                    CASE WHEN ?5 THEN change WHEN change < 8 THEN 2 END, CASE WHEN ?5 THEN came END, CASE WHEN ?5 THEN COALESCE(rank, id) END
+             FROM version WHERE id = ?1",
+            params![version, next, now.nanos(), content.is_some(), phantom],
+        )?;
+        self.close(version, now)?;
+        if phantom {
+            self.orphan(version, next)?;
+        }
+        self.relink(next)?;
+        self.connection().execute("UPDATE name SET version = ?2, changed = ?3 WHERE id = ?1", [id, next, self.now])?;
+        let begin: i64 =
+            self.connection().query_row("SELECT begin FROM version WHERE id = ?1", [next], |row| row.get(0))?;
+        self.tree.changes.from(begin);
+        self.tree.count(&self.transaction, parent, &name, 0)?;
+        content.map_or(Ok(false), |content| self.store(next, content, now))
+    }
+
+    /// Another takes the place of a version that is no resource's any more: whoever has it open goes on with it.
+    pub(in crate::catalog) fn orphan(&self, version: i64, next: i64) -> Result<()> {
+        self.connection().execute("UPDATE OR IGNORE memento SET version = ?2 WHERE version = ?1", [version, next])?;
+        self.connection().execute("DELETE FROM memento WHERE version = ?1", [version])?;
+        self.connection().execute("DELETE FROM link WHERE version = ?1", [version])?;
+        self.connection().execute(
+            "UPDATE version SET name = 0, change = NULL, came = NULL, gone = NULL, went = NULL WHERE id = ?1",
+            [version],
+        )?;
+        Ok(())
+    }
+
+    /// The same of a version that is in force no more: what was said of its size was wrong.
+    fn supersede_past(&mut self, version: i64, content: Option<&Content>, now: Datetime) -> Result<bool> {
+        let next = self.next_version;
+        let found: Option<(i64, i64, i64)> = self
+            .connection()
+            .prepare_cached(
+                "INSERT INTO version (id, name, document, begin, until, mtime, dated, size, hashes, media, extra, change, gone,
+                     came, went, ended, rank)
+                 SELECT ?2, name, document, begin, until, mtime, dated, NULL, hashes, media, extra, change, gone,
+                        came, went, ended, COALESCE(rank, id)
+                 FROM version WHERE id = ?1 AND settled AND served IS NULL AND until IS NOT NULL AND name > 0
+                 RETURNING name, begin, until",
+            )?
+            .query_row([version, next], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .optional()?;
+        let Some((name, begin, until)) = found else { return Ok(false) };
+        self.next_version += 1;
+        self.orphan(version, next)?;
+        self.lived(name, begin, until)?;
+        content.map_or(Ok(false), |content| self.store(next, content, now))
+    }
+
+    /// Content was read just now.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn touch(&self, sha256: &[u8; 32], now: Datetime) -> Result<()> {
+        self.connection()
+            .prepare_cached("UPDATE object SET used = ?2 WHERE sha256 = ?1")?
+            .execute(params![sha256.as_slice(), now.nanos()])?;
+        Ok(())
+    }
+
+    /// Content has left the store.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn forget_object(&self, object: i64) -> Result<()> {
+        self.connection()
+            .prepare_cached(
+                "UPDATE name SET changed = ?2 WHERE id IN (SELECT name FROM version WHERE object = ?1 AND until IS NOT NULL)",
+            )?
+            .execute([object, self.now])?;
+        self.connection().prepare_cached("UPDATE version SET object = NULL WHERE object = ?1")?.execute([object])?;
+        self.connection().prepare_cached("DELETE FROM object WHERE id = ?1")?.execute([object])?;
+        Ok(())
+    }
+
+    /// The content with this digest turned out to be missing or damaged. Returns its size, if it was known.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn forget_content(&self, sha256: &[u8; 32]) -> Result<Option<u64>> {
+        let found: Option<(i64, i64)> = self
+            .connection()
+            .query_row("SELECT id, size FROM object WHERE sha256 = ?1", [sha256.as_slice()], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })
+            .optional()?;
+        let Some((object, size)) = found else { return Ok(None) };
+        self.forget_object(object)?;
+        Ok(Some(size.unsigned_abs()))
+    }
+
+    /// All content of now is known to have reached the disk.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn all_durable(&self) -> Result<()> {
+        self.connection().execute("UPDATE object SET durable = 1 WHERE durable = 0", [])?;
+        self.connection().execute("UPDATE package SET durable = 1 WHERE durable = 0 AND bytes > 0", [])?;
+        Ok(())
+    }
+
+    /// Keeps the content of a name and of all below it.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn pin(&self, name: i64) -> Result<()> {
+        self.connection().execute("INSERT OR IGNORE INTO pin (name) VALUES (?1)", [name])?;
+        Ok(())
+    }
+}
