@@ -37,6 +37,7 @@ pub mod invalidate;
 mod io;
 mod listing;
 mod related;
+mod reply;
 mod requests;
 mod stream;
 mod versions;

@@ -21,16 +21,20 @@ mod error;
 mod html;
 mod links;
 mod pace;
+mod pages;
 mod push;
 mod reach;
 #[cfg(feature = "xmpp")]
 mod tls;
+mod validators;
 
-pub use client::{Answer, Asked, Client, Options, Validators};
+pub use client::{Answer, Asked, Client, Options};
 pub use content::{Expected, Form, Hasher, Sums, decode, locations, verify};
 pub use credentials::{Account, Credentials};
-pub use discovery::{CapabilityDocument, Discovery, FoundSet, Route, discover};
+pub use discovery::{CapabilityDocument, Discovery, FoundSet, discover};
 pub use error::{SourceError, Trouble};
 pub use links::{LinkValue, parse_link_header};
+pub use pages::Route;
 pub use push::Posted;
 pub use reach::Reach;
+pub use validators::Validators;

@@ -1,5 +1,6 @@
 //! fuser's callbacks.
 
+use super::reply::{FOR_EVER, NOT_AT_ALL, ask};
 use std::ffi::OsStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -68,9 +69,6 @@ impl std::fmt::Debug for Filesystem {
     }
 }
 
-/// An inode never changes, so what is said of it holds for ever.
-pub(super) const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
-pub(super) const NOT_AT_ALL: Duration = Duration::ZERO;
 const STATFS_BLOCK: u32 = 4096;
 const WRITING: Errno = Errno::EROFS;
 
@@ -82,19 +80,6 @@ fn reply_read(reply: ReplyData, content: &Body, offset: u64, size: u32) {
             reply.error(Errno::EIO);
         }
     });
-}
-
-/// Asks the catalog.
-pub(super) fn ask<T>(readers: &Pool, question: impl FnOnce(&Reader) -> Result<T, CatalogError>) -> Result<T, Errno> {
-    answer(readers.ask(question))
-}
-
-/// A failure of the catalog is logged and becomes EIO.
-pub(super) fn answer<T>(answer: Result<T, CatalogError>) -> Result<T, Errno> {
-    answer.map_err(|error| {
-        tracing::error!("{error}");
-        Errno::EIO
-    })
 }
 
 impl Filesystem {

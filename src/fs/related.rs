@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use fuser::{Errno, FileAttr, Generation, ReplyEntry};
 
-use super::adapter::{FOR_EVER, NOT_AT_ALL, answer};
 use super::attributes::Owner;
 use super::control::{self, Made, Snapshots};
 use super::inodes::{URIS, collection_ino, links_ino};
+use super::reply::{FOR_EVER, NOT_AT_ALL, answer};
 use super::stream::Stream;
 use crate::catalog::{CatalogError, Pool, ROOT, Reader, Related, Shown};
 use crate::document::Datetime;

@@ -12,10 +12,10 @@ use std::time::Duration;
 use fuser::{Errno, FileAttr, Generation, ReplyEntry};
 use lru::LruCache;
 
-use super::adapter::{FOR_EVER, NOT_AT_ALL, ask};
 use super::attributes::Owner;
 use super::control::Snapshots;
 use super::inodes::{Moments, Place, moment_ino, versions_ino};
+use super::reply::{FOR_EVER, NOT_AT_ALL, ask};
 use super::stream::Stream;
 use super::{Contents, xattr};
 use crate::catalog::{

@@ -21,13 +21,14 @@ use tokio::sync::{Semaphore, mpsc};
 use url::{Url, form_urlencoded};
 
 use super::board::{Refusal, Standing};
-use super::websub::LEASE;
 use super::{Context, signature};
 use crate::bounds;
 use crate::printable;
 use crate::source::parse_link_header;
 use crate::sync::{Channel, Subscription};
 
+/// The lease that is asked for, in seconds: ten days, as the Recommendation suggests.
+pub(super) const LEASE: u64 = 864_000;
 /// The most bodies that are in memory at once.
 const MOST_BODIES: usize = 2;
 /// How long a hub may take for a header, and for a body.

@@ -8,15 +8,13 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use tokio::sync::mpsc;
 use url::Url;
 
-use super::listener::{HubEvent, HubEventKind, MOST_EVENTS, MOST_SHOWN, Subscriber, Verification};
+use super::listener::{HubEvent, HubEventKind, LEASE, MOST_EVENTS, MOST_SHOWN, Subscriber, Verification};
 use super::{Context, Phase, backoff};
 use crate::document::Datetime;
 use crate::printable;
 use crate::source::{Asked, SourceError, parse_link_header};
 use crate::sync::{Channel, OfferedChannel, Subscription};
 
-/// The lease that is asked for, in seconds: ten days, as the Recommendation suggests.
-pub(super) const LEASE: u64 = 864_000;
 /// How long a hub may take to verify that we meant it.
 const VERIFIED: Duration = Duration::from_secs(60);
 /// The shortest wait before a lease is renewed, or that is tried again.

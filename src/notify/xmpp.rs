@@ -7,6 +7,7 @@
 mod guarded;
 mod login;
 mod session;
+mod stream;
 
 use std::io::Write;
 use std::sync::Arc;

@@ -1,55 +1,18 @@
 //! From what a user types to the sets of resources of a Source (core 6.3).
 
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
 
 use url::Url;
 
-use super::client::{Answer, Asked, Client, Validators};
+use super::client::{Answer, Asked, Client};
 use super::error::{SourceError, Trouble};
 use super::html::resourcesync_links;
 use super::links::parse_link_header;
+use super::pages::{Page, Route, Seen};
+use super::validators::Validators;
 use crate::bounds::{self, Bounds};
-use crate::document::{Capability, Dialect, Entry, Head, Kind, Limits, Link, Reader, looks_like_html, relation};
-
-/// How a Source was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Route {
-    /// `/.well-known/resourcesync` (core 6.3.2).
-    WellKnown,
-    /// The URL is that of a document.
-    Document,
-    /// A `Link` header field of the page (core 6.3.3).
-    LinkHeader,
-    /// A `<link>` of the page (core 6.3.3).
-    HtmlLink,
-    /// `robots.txt` (core 6.3.4).
-    Robots,
-    /// `/sitemap.xml`, where sites have it by custom.
-    Sitemap,
-}
-
-impl Route {
-    /// A short name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::WellKnown => "well-known",
-            Self::Document => "document",
-            Self::LinkHeader => "link-header",
-            Self::HtmlLink => "html-link",
-            Self::Robots => "robots.txt",
-            Self::Sitemap => "sitemap.xml",
-        }
-    }
-}
-
-impl fmt::Display for Route {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
+use crate::document::{Capability, Dialect, Head, Kind, Limits, Link, Reader, looks_like_html, relation};
 
 /// What discovery found.
 #[derive(Clone, Debug)]
@@ -121,64 +84,11 @@ const WHOLE: u64 = 64 << 20;
 /// The most lists in `robots.txt`, and the most unnamed entries of a Capability List, that are looked at.
 const MOST_LOOKS: usize = 50;
 
-/// A document as far as discovery needs it.
-#[derive(Clone, Debug)]
-struct Seen {
-    /// What was asked for: it stands for the document, wherever redirects led this time.
-    asked: Url,
-    /// Where it came from: the base of its relative references.
-    url: Url,
-    head: Head,
-    entries: Vec<Entry>,
-    /// The bytes that were read of it.
-    size: usize,
-}
-
 struct Explorer<'c> {
     client: &'c Arc<Client>,
     warnings: Vec<String>,
     lacking: Vec<String>,
     failed: bool,
-}
-
-/// What a page is.
-#[derive(Clone, Debug)]
-enum Page {
-    Document(Box<Seen>),
-    /// HTML, with the links of its head or of itself.
-    Links(Route, Vec<Url>),
-}
-
-/// Pages that were read, with their validators: a check whether a Source still offers the same costs answers without a body.
-#[derive(Debug, Default)]
-pub(super) struct Memory(Mutex<HashMap<Url, (Validators, Page)>>);
-
-/// The most pages that are remembered.
-const MOST_REMEMBERED: usize = 64;
-/// The most bytes of a page whose entries are remembered.
-const MOST_BYTES: usize = 64 << 10;
-
-impl Memory {
-    pub(super) fn clear(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
-    }
-
-    fn get(&self, url: &Url) -> Option<(Validators, Page)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(url).cloned()
-    }
-
-    fn put(&self, url: &Url, validators: Validators, page: &Page) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Written just now, it may be written again within the same second.
-        let is_conditional = validators.etag.is_some() || validators.last_modified.is_some() && validators.settled;
-        // A server that fails, or a bot wall, sends a page with the validators of the document that it is in place of.
-        let is_small = matches!(page, Page::Document(seen) if seen.entries.is_empty() || seen.size <= MOST_BYTES);
-        if !is_small || !is_conditional || known.len() >= MOST_REMEMBERED && !known.contains_key(url) {
-            known.remove(url);
-            return;
-        }
-        known.insert(url.clone(), (validators, page.clone()));
-    }
 }
 
 /// Finds the sets of resources of a Source. `source` is an origin, or the URL of a document, of a plain sitemap, or of any page of

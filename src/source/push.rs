@@ -11,9 +11,10 @@ use reqwest::{Method, Response, Upgraded};
 use sha1::{Digest as _, Sha1};
 use url::{Url, form_urlencoded};
 
-use super::client::{Client, host_of, redirects, text};
+use super::client::{Client, host_of, redirects};
 use super::error::{SourceError, Trouble};
 use super::pace::Permit;
+use super::validators::text;
 use crate::printable;
 
 type Result<T> = std::result::Result<T, SourceError>;

@@ -5,10 +5,9 @@
 
 use std::sync::Arc;
 
-use super::dumps::MANIFEST;
 use super::lists::{self, Budget};
 use super::packages::Package;
-use super::spooled::Spooled;
+use super::spooled::{MANIFEST, Spooled};
 use super::status::Status;
 use crate::bounds::{self, Bounds};
 use crate::catalog::{Attached, CatalogError, MemberRow, MemberState, Record, Transaction, UnseenMember};

@@ -15,7 +15,7 @@ use super::lists::{self, Budget, Lists, Scope};
 use super::seed::{self, Baseline};
 use super::spooled::Spooled;
 use super::status::Status;
-use super::{Engine, Summary, SyncError, editions, sets};
+use super::{Engine, Summary, SyncError, editions, set_rows};
 use crate::catalog::{
     CatalogError, DocumentRow, Outcome, Recent, SetRow, SetState, Snapshot, SyncResult, Tally, Transaction, Writer,
 };
@@ -106,7 +106,7 @@ async fn once(
     let budget = Budget::new(&engine.config.bounds);
     let edition = edition_of(&lists);
     let store = Arc::clone(&engine.store);
-    let listed = sets::listed_at(engine, set)?;
+    let listed = set_rows::listed_at(engine, set)?;
     let work = Work { lists, scope, dumped, accept_deletions, followed, listed, recent, budget, store };
     let ledger = engine.ledger.clone();
     let applying = engine.ledger.step(move |writer| {

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use super::audit::{Audit, Finding};
 use super::content::expected;
+use super::finding::{Audit, Finding};
 use super::members::{Flaw, archived};
 use super::{Engine, SyncError, packed};
 use crate::catalog::{Looked, MemberState};

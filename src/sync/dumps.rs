@@ -20,7 +20,7 @@ use url::Url;
 use super::attach;
 use super::lists::{self, Lists};
 use super::packages::Package;
-use super::spooled::{About, Spooled};
+use super::spooled::{About, MANIFEST, Spooled};
 use super::status::Status;
 use super::{Engine, SyncError};
 use crate::bounds::{self, Bounds};
@@ -31,8 +31,6 @@ use crate::store::archive::{Found, Member};
 
 pub(super) use changes::{Packed, manifests_of_changes, packages_since};
 
-/// The name of the manifest in a package (core 11.2).
-pub(super) const MANIFEST: &str = "manifest.xml";
 /// How many packages are read at once.
 const AT_ONCE: usize = 8;
 

@@ -4,6 +4,7 @@
 //! nothing has changed. A set without a list of changes, out of step with its lists, or whose list of changes is gone, has its
 //! lists read; so has every set once in `relist=`, for publishers omit deletions from their Change Lists.
 
+use super::set_rows::reload;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -281,11 +282,6 @@ async fn one(
     Ok(Some(summary))
 }
 
-/// When the lists of a set were read or found unchanged last.
-pub(super) fn listed_at(engine: &Engine, row: &SetRow) -> Result<Option<Datetime>, SyncError> {
-    Ok(engine.readers.ask(|reader| reader.listed(row.id))?.flatten())
-}
-
 /// Whether the lists of a set are to be read although its changes are followed.
 fn is_list_due(engine: &Engine, row: &SetRow) -> Result<bool, SyncError> {
     match engine.readers.ask(|reader| reader.listed(row.id))? {
@@ -311,10 +307,6 @@ async fn note_listed(engine: &Arc<Engine>, row: &SetRow) -> Result<(), SyncError
 
 fn offers_changes(found: &FoundSet) -> bool {
     found.capabilities.iter().any(|document| document.capability.tells_changes())
-}
-
-pub(super) fn reload(engine: &Engine, row: SetRow) -> Result<SetRow, SyncError> {
-    Ok(engine.sets()?.into_iter().find(|set| set.id == row.id).unwrap_or(row))
 }
 
 /// What the sets offer, if it was looked for not long ago and is all that this sync needs.

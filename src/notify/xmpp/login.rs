@@ -14,7 +14,7 @@ use tokio_xmpp::parsers::sasl::{Auth, DefinedCondition, Nonza, Response};
 use tokio_xmpp::xmlstream::{FallibleStreamElement, InitiatingStream, XmppStreamElement};
 
 use super::Ended;
-use super::session::{Stream, broken};
+use super::stream::{Stream, broken};
 use crate::source::Account;
 
 /// Fewer rounds than these protect no password (RFC 7677, 4), more are none that a server needs.

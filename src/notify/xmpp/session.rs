@@ -3,6 +3,7 @@
 //! Nobody logs in without TLS, but on this very machine. What is sent to us is bounded, stanza by stanza; a server that is silent is
 //! asked whether it is there.
 
+use super::stream::{Stream, broken};
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,8 +27,7 @@ use tokio_xmpp::parsers::stanza_error::{DefinedCondition, ErrorType, StanzaError
 use tokio_xmpp::parsers::stream_features::StreamFeatures;
 use tokio_xmpp::parsers::{ns, starttls};
 use tokio_xmpp::xmlstream::{
-    FallibleStreamElement, PendingFeaturesRecv, ReadError, StreamHeader, Timeouts, XmppStream, XmppStreamElement,
-    initiate_stream,
+    FallibleStreamElement, PendingFeaturesRecv, ReadError, StreamHeader, Timeouts, XmppStreamElement, initiate_stream,
 };
 
 use super::guarded::{Allowance, Guarded, Io};
@@ -40,8 +40,6 @@ use crate::source::{Account, Client};
 const SILENCE: Duration = Duration::from_secs(60);
 /// What a stanza may have beside what it delivers.
 const BESIDE: u64 = 64 << 10;
-
-pub(super) type Stream = XmppStream<BufStream<Guarded>>;
 
 /// A session that was begun.
 pub(super) struct Session {
@@ -64,10 +62,6 @@ pub(super) enum Came {
     Message(Box<Message>),
     /// Something that could not be read, or not be kept.
     Unreadable,
-}
-
-pub(super) fn broken(error: impl std::fmt::Display) -> Ended {
-    Ended::Broken(told(&error.to_string()))
 }
 
 /// Whether an answer says that somebody does not want us, rather than that something is wrong just now.

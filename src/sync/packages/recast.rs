@@ -19,7 +19,7 @@ use tempfile::NamedTempFile;
 use zip::CompressionMethod;
 use zip::write::{SimpleFileOptions, ZipWriter};
 
-use super::super::dumps::MANIFEST;
+use super::super::spooled::MANIFEST;
 use crate::bounds::{self, Beyond, Bounds};
 use crate::store::Store;
 use crate::store::warc::{Payload, Record, Records, WarcError};

@@ -1,0 +1,13 @@
+//! The XML stream of a session, and how it breaks.
+
+use super::Ended;
+use super::guarded::Guarded;
+use super::told;
+use tokio::io::BufStream;
+use tokio_xmpp::xmlstream::XmppStream;
+
+pub(super) type Stream = XmppStream<BufStream<Guarded>>;
+
+pub(super) fn broken(error: impl std::fmt::Display) -> Ended {
+    Ended::Broken(told(&error.to_string()))
+}
