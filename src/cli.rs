@@ -28,9 +28,11 @@ mod mounts;
 pub mod options;
 mod refresh;
 mod report;
+mod server;
 mod show;
 mod status;
 mod syscalls;
+mod task;
 mod users;
 
 use std::ffi::OsString;

@@ -138,7 +138,7 @@ enum Command {
 }
 
 /// The definition of the command line, for the man page and completions.
-pub(super) fn definition() -> clap::Command {
+fn definition() -> clap::Command {
     Arguments::command()
 }
 
@@ -174,7 +174,7 @@ pub(super) fn run(arguments: Vec<OsString>) -> Done {
         Command::Audit { directory, content, repair, json } => audit::run(&directory, content, repair, json),
         Command::Log { path, since, json } => log::run(&path, since.as_deref(), json),
         Command::Fetch { pin, paths } => fetch::run(&paths, pin),
-        Command::Install(arguments) => install::run(&arguments),
+        Command::Install(arguments) => install::run(&arguments, definition()),
         Command::Demo { directory, once } => demo::run(directory.as_deref(), once),
     }
 }

@@ -1,8 +1,10 @@
 //! The life of a mount: cache, engine, session, and its end.
 
+use super::server;
+use super::task::Task;
 use std::io::Write as _;
 use std::net::TcpListener;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,18 +30,6 @@ use crate::printable;
 use crate::source::{Client, Credentials, Options as ClientOptions};
 use crate::store::private;
 use crate::sync::{Config, Engine, Trigger};
-
-/// What a daemon needs to know.
-#[derive(Clone, Debug)]
-pub(super) struct Task {
-    pub(super) source: String,
-    pub(super) directory: PathBuf,
-    /// The same directory, as it was when the mount was asked for: the owner of one above it can replace it.
-    pub(super) mount_point: Arc<OwnedFd>,
-    pub(super) options: Options,
-    /// As they were given.
-    pub(super) texts: Vec<String>,
-}
 
 /// Where a daemon stands before it is confined.
 #[derive(Debug)]
@@ -266,7 +256,7 @@ async fn serve(task: &Task, prepared: Prepared, exposed: bool, tell: &Tell) -> D
     if let Some(note) = &note {
         tracing::warn!("{note}");
     }
-    if let Err(error) = control::serve(cache, Arc::clone(&engine)) {
+    if let Err(error) = server::serve(cache, Arc::clone(&engine)) {
         tracing::warn!(%error, "no control socket; refresh and fetch --pin will not work");
     }
     tracing::info!(source = task.source, directory = %task.directory.display(), cache = %cache.display(), "mounted");

@@ -31,7 +31,7 @@ use rustix::net::{
 use rustix::process::{getegid, geteuid};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::daemon::Task;
+use super::task::Task;
 use super::{Done, Stop, exit, mounts, users};
 use crate::fs::Backing;
 use crate::store::private;
@@ -340,7 +340,7 @@ fn claim(task: &Task) -> Result<Claim, String> {
         }
     }
     match mounts::at(&task.directory).map_err(error)? {
-        Some(mounted) => Err(super::mount::taken(&mounted)),
+        Some(mounted) => Err(mounts::taken(&mounted)),
         None => Ok(Claim { _lock: lock, note }),
     }
 }

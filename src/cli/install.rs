@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap_complete::{Shell, generate};
 
-use super::{Done, Stop, commands, options, show};
+use super::{Done, Stop, options, show};
 use crate::bounds;
 
 #[derive(Debug, clap::Args)]
@@ -32,23 +32,24 @@ struct Plan {
     files: Vec<(PathBuf, Vec<u8>)>,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Done {
-    let plan = plan(arguments);
+pub(super) fn run(arguments: &Arguments, definition: clap::Command) -> Done {
+    let plan = plan(arguments, &definition);
     if arguments.remove { remove(&plan) } else { install(&plan) }
 }
 
-fn plan(arguments: &Arguments) -> Plan {
+/// What is installed; man page and completions are of the `definition` of the command line.
+fn plan(arguments: &Arguments, definition: &clap::Command) -> Plan {
     let share = arguments.prefix.join("share");
     let completion = |shell: Shell| {
         let mut text = Vec::new();
-        generate(shell, &mut commands::definition(), "resourcesync", &mut text);
+        generate(shell, &mut definition.clone(), "resourcesync", &mut text);
         text
     };
     Plan {
         root: arguments.destdir.clone().unwrap_or_else(|| PathBuf::from("/")),
         program: arguments.prefix.join("bin/resourcesync"),
         files: vec![
-            (share.join("man/man8/resourcesync.8"), manual()),
+            (share.join("man/man8/resourcesync.8"), manual(definition.clone())),
             (share.join("man/man8/mount.resourcesync.8"), b".so man8/resourcesync.8\n".to_vec()),
             (share.join("bash-completion/completions/resourcesync"), completion(Shell::Bash)),
             (share.join("zsh/site-functions/_resourcesync"), completion(Shell::Zsh)),
@@ -123,8 +124,7 @@ fn remove(plan: &Plan) -> Done {
 }
 
 /// The man page, from the definitions that the program itself is made of.
-fn manual() -> Vec<u8> {
-    let mut command = commands::definition();
+fn manual(mut command: clap::Command) -> Vec<u8> {
     command.build();
     let page = clap_mangen::Man::new(command.clone()).section("8").manual("System Administration");
     let mut text = Vec::new();

@@ -8,9 +8,10 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::daemon::{self, Task};
+use super::daemon;
 use super::messages::{Report, Request};
 use super::options::Options;
+use super::task::Task;
 use super::{Done, Stop, control, exit, guard, mounts, show};
 
 /// How a mount is asked for.
@@ -42,7 +43,7 @@ pub(super) fn run(asked: &Mount) -> Done {
     }
     check_source(&asked.source)?;
     if let Some(mounted) = mounts::at(&directory).map_err(failed)? {
-        return Err(failed(taken(&mounted)));
+        return Err(failed(mounts::taken(&mounted)));
     }
     if asked.fake {
         return Ok(());
@@ -65,12 +66,6 @@ pub(super) fn run(asked: &Mount) -> Done {
         });
     }
     start(asked, &task)
-}
-
-/// What is said where a directory is a mount of ours already.
-pub(super) fn taken(mounted: &mounts::Mounted) -> String {
-    let mounts::Mounted { directory, source } = mounted;
-    format!("{} is mounted already, from {source}; unmount it first, or use -o remount", directory.display())
 }
 
 /// Runs as the daemon that [`run`] started.

@@ -129,6 +129,12 @@ pub(super) fn containing(path: &Path) -> io::Result<Option<Mounted>> {
     Ok(found)
 }
 
+/// What is said where a directory is a mount of ours already.
+pub(super) fn taken(mounted: &Mounted) -> String {
+    let Mounted { directory, source } = mounted;
+    format!("{} is mounted already, from {source}; unmount it first, or use -o remount", directory.display())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,6 +5,7 @@
 //! away, what is in the cache can still be held to itself ([`check`]).
 
 use super::finding::{Audit, Finding};
+use super::read_lists;
 use super::set_rows;
 use std::sync::Arc;
 
@@ -116,7 +117,7 @@ async fn compare_all(engine: &Arc<Engine>, audit: &mut Audit) -> Result<(), Sync
 async fn bring(engine: &Arc<Engine>, set: &SetRow, found: &FoundSet) -> Result<Lists, SyncError> {
     let urls = found.urls(Capability::ResourceList);
     if !urls.is_empty() {
-        return Ok(lists::bring(&engine.bringer(Capability::ResourceList), &urls, &[]).await);
+        return Ok(read_lists::bring(&engine.bringer(Capability::ResourceList), &urls, &[]).await);
     }
     dumps::lists_of(engine, set, found).await
 }

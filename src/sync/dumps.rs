@@ -10,6 +10,7 @@
 
 mod changes;
 
+use super::read_lists;
 use std::collections::HashSet;
 use std::io::Read as _;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use futures_util::StreamExt as _;
 use url::Url;
 
 use super::attach;
-use super::lists::{self, Lists};
+use super::lists::Lists;
 use super::packages::Package;
 use super::spooled::{About, MANIFEST, Spooled};
 use super::status::Status;
@@ -165,10 +166,10 @@ async fn alone(engine: &Arc<Engine>, set: &SetRow, url: &str) -> Result<Listed, 
 async fn bring_documents(engine: &Arc<Engine>, set: &SetRow, roots: &[String], known: &[DocumentRow]) -> Dump {
     let bringer = engine.bringer(Capability::ResourceDump);
     let plain: Vec<DocumentRow> = known.iter().filter(|row| row.package.is_none()).cloned().collect();
-    let mut found = lists::bring(&bringer, roots, &plain).await;
+    let mut found = read_lists::bring(&bringer, roots, &plain).await;
     if !found.read.is_empty() && (!found.unchanged.is_empty() || known.is_empty()) && !plain.is_empty() {
         // Which packages an unchanged document lists is not kept.
-        found = lists::bring(&bringer, roots, &[]).await;
+        found = read_lists::bring(&bringer, roots, &[]).await;
     }
     let mut dump = Dump { failed: found.failed, ..Dump::default() };
     dump.documents.extend(found.indexes);

@@ -9,48 +9,10 @@ use futures_util::StreamExt as _;
 use sha2::{Digest as _, Sha256};
 
 use super::lists::{Bringer, Got, Lists, Named, hex};
-use super::spooled::{OF_THE_REQUEST, Spooled, digest_entry};
+use super::spooled::{Spooled, digest_entry};
 use crate::catalog::{DocumentRow, Snapshot};
-use crate::document::{Datetime, Facts};
+use crate::document::Datetime;
 use crate::source::{SourceError, Trouble, Validators};
-
-/// The parts that an index lists, and their times, to detect that it has changed.
-#[derive(Debug)]
-pub(super) struct Outline {
-    /// Of their URLs, and of which times there are.
-    digest: Sha256,
-    /// The times of each.
-    times: Vec<i64>,
-    /// When the server answered.
-    date: Datetime,
-}
-
-impl Outline {
-    /// That of an index without entries.
-    pub(super) fn new(date: Datetime) -> Self {
-        Self { digest: Sha256::new(), times: Vec::new(), date }
-    }
-
-    /// Adds a part.
-    pub(super) fn add(&mut self, url: &str, facts: &Facts) {
-        self.digest.update(url);
-        for time in [facts.at, facts.completed, facts.lastmod] {
-            self.digest.update([0, u8::from(time.is_some())]);
-            self.times.extend(time.map(Datetime::nanos));
-        }
-    }
-
-    /// Whether this is the same index, read again: each time is the same, or has moved as far as the time of the request, in whatever
-    /// zone it is written.
-    fn is_that_of(&self, before: &Self) -> bool {
-        let elapsed = self.date.nanos().saturating_sub(before.date.nanos());
-        let goes_along = |now: i64, then: i64| {
-            now.saturating_sub(then).abs_diff(elapsed) <= u64::try_from(OF_THE_REQUEST.as_nanos()).unwrap_or(u64::MAX)
-        };
-        self.digest.clone().finalize() == before.digest.clone().finalize()
-            && self.times.iter().zip(&before.times).all(|(now, then)| now == then || goes_along(*now, *then))
-    }
-}
 
 /// Why documents that were just downloaded are of different editions: their index, or one of them, has changed since, or is
 /// older than its index says. `None` if they are of one edition, as far as can be seen.

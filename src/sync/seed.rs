@@ -7,6 +7,7 @@
 //! A dump fills a mirror for the first time. After that, lists tell what changed, unless the Source has
 //! none, or none that is as new as the dump was.
 
+use super::read_lists;
 use std::sync::Arc;
 
 use super::dumps::{self, Dump, Fit, Offered, Reading, fits};
@@ -106,7 +107,7 @@ pub(super) async fn bring(
             note(engine, set, "list", why.to_owned()).await?;
         }
         let bringer = engine.bringer(Capability::ResourceList);
-        return Ok(Baseline { lists: lists::bring(&bringer, &lists, known).await, ..Baseline::default() });
+        return Ok(Baseline { lists: read_lists::bring(&bringer, &lists, known).await, ..Baseline::default() });
     }
     with_dump(engine, set, found, known, scope).await
 }
@@ -128,7 +129,7 @@ async fn with_dump(
         let at = set.at.filter(|_| made_from_dump);
         match list_urls.is_empty() || (at.is_some() && !is_newer(&bringer, &list_urls, at).await) {
             true => None,
-            false => Some(lists::bring(&bringer, &list_urls, &own).await),
+            false => Some(read_lists::bring(&bringer, &list_urls, &own).await),
         }
     };
     let seen = if made_from_dump && scope == Scope::Changed { known } else { &[] };

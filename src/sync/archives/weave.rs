@@ -3,6 +3,7 @@
 //! Lists cut time into windows, and so does the beginning of each document of changes: what happened in a window is gone through
 //! before anything that happened later, whichever documents tell of it.
 
+use crate::sync::read_lists;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -13,7 +14,6 @@ use crate::document::{Capability, Datetime};
 use crate::source::SourceError;
 use crate::sync::attach::Attacher;
 use crate::sync::dumps::{self, Offered, Reading};
-use crate::sync::lists;
 use crate::sync::spooled::Spooled;
 use crate::sync::{Engine, SyncError};
 
@@ -182,7 +182,8 @@ impl<'e> Weaver<'e> {
 
     async fn bring_changes(&self, planned: &Planned) -> Result<Open, SyncError> {
         let engine = self.engine;
-        let found = lists::bring(&engine.bringer(planned.capability), std::slice::from_ref(&planned.url), &[]).await;
+        let found =
+            read_lists::bring(&engine.bringer(planned.capability), std::slice::from_ref(&planned.url), &[]).await;
         let mut failed = found.failed;
         let mut documents = found.read;
         if planned.capability == Capability::ChangeDump {
@@ -290,7 +291,7 @@ impl<'e> Weaver<'e> {
                 }
                 dump.into_lists()
             }
-            capability => lists::bring(&engine.bringer(capability), std::slice::from_ref(&planned.url), &[]).await,
+            capability => read_lists::bring(&engine.bringer(capability), std::slice::from_ref(&planned.url), &[]).await,
         };
         if found.read.is_empty()
             && let Some(error) = found.failed.first()
