@@ -1,6 +1,7 @@
 //! Why the catalog could not answer or be changed.
 
 use std::path::Path;
+
 use thiserror::Error;
 
 /// Why the catalog could not answer or be changed.

@@ -1,7 +1,5 @@
 //! The life of a mount: cache, engine, session, and its end.
 
-use super::server;
-use super::task::Task;
 use std::io::Write as _;
 use std::net::TcpListener;
 use std::os::fd::AsFd as _;
@@ -20,6 +18,8 @@ use super::guard::Guard;
 use super::messages::{Progress, Report};
 use super::options::Options;
 use super::report::Reporter;
+use super::server;
+use super::task::Task;
 use super::{Done, Stop, confine, control, exit, logging, users};
 use crate::bounds::{self, Bounds};
 use crate::catalog::{CacheLock, News, SetRow, SetState};

@@ -1,15 +1,17 @@
 //! The daemon's end of the control socket: it answers processes of its own user and of root, as the kernel reports them,
 //! whatever the permissions of the directory.
 
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _};
+use tokio::net::{UnixListener, unix::OwnedWriteHalf};
+
 use super::control::{SOCKET, TICK, say, short, summary_text};
 use super::messages::{Progress, Request, Response};
 use super::{audit, log, options};
 use crate::catalog::{Ever, SetState, Wish};
 use crate::sync::{Engine, Trigger, Wanted};
-use std::path::Path;
-use std::sync::Arc;
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _};
-use tokio::net::{UnixListener, unix::OwnedWriteHalf};
 
 /// The longest request in bytes.
 const MOST_REQUEST: u64 = 64 << 10;

@@ -1,9 +1,10 @@
 //! What a daemon is started with.
 
-use super::options::Options;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+use super::options::Options;
 
 /// What a daemon needs to know.
 #[derive(Clone, Debug)]

@@ -1,6 +1,5 @@
 //! fuser's callbacks.
 
-use super::reply::{FOR_EVER, NOT_AT_ALL, ask};
 use std::ffi::OsStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -17,6 +16,7 @@ use super::control::{self, Made, Snapshots};
 use super::inodes::{Moments, Place, collection_ino, links_ino, versions_ino};
 use super::io::{Choice, Io, KEPT, Opened, Way};
 use super::related::{self, Collections, Relations};
+use super::reply::{FOR_EVER, NOT_AT_ALL, ask};
 use super::requests::{Kind, Requests};
 use super::stream::Stream;
 use super::versions::{self, Versions};

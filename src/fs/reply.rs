@@ -1,8 +1,10 @@
 //! What replies to the kernel have in common: how long they hold, and what a failed question becomes.
 
-use crate::catalog::{CatalogError, Pool, Reader};
-use fuser::Errno;
 use std::time::Duration;
+
+use fuser::Errno;
+
+use crate::catalog::{CatalogError, Pool, Reader};
 
 /// An inode never changes, so what is said of it holds for ever.
 pub(super) const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use session::{Came, Session};
 use tokio::time::Instant;
 use tokio_xmpp::jid::Jid;
 use tokio_xmpp::minidom::Element;
@@ -26,8 +27,6 @@ use super::listener::MOST_SHOWN;
 use super::{Context, Phase, backoff};
 use crate::source::Account;
 use crate::sync::OfferedChannel;
-
-use session::{Came, Session};
 
 /// The longest wait before a session is tried again.
 const LONGEST: Duration = Duration::from_secs(60);

@@ -1,11 +1,13 @@
 //! Pages that discovery has read, and the memory of them.
 
-use super::validators::Validators;
-use crate::document::{Entry, Head};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
+
 use url::Url;
+
+use super::validators::Validators;
+use crate::document::{Entry, Head};
 
 /// How a Source was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

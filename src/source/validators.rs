@@ -1,7 +1,8 @@
 //! Validators of a document or of content (RFC 9110, 8.8).
 
-use reqwest::header::{self, HeaderMap, HeaderName};
 use std::time::Duration;
+
+use reqwest::header::{self, HeaderMap, HeaderName};
 
 /// How long ago a modification must be for its time to be a strong validator.
 const SETTLED: Duration = Duration::from_secs(60);

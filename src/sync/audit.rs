@@ -4,15 +4,15 @@
 //! and no fault. Repair is the engine's usual work, with every list read whole, and damaged content let go. Where the Source is
 //! away, what is in the cache can still be held to itself ([`check`]).
 
-use super::finding::{Audit, Finding};
-use super::read_lists;
-use super::set_rows;
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 
+use super::finding::{Audit, Finding};
 use super::lists::{self, Budget, Lists};
+use super::read_lists;
 use super::revalidate::Revalidated;
+use super::set_rows;
 use super::spooled::Spooled;
 use super::{Engine, SyncError, check, dumps, sets};
 use crate::catalog::{CatalogError, Compared, Comparison, Difference, SetRow, SetState, Snapshot};

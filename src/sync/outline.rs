@@ -1,8 +1,9 @@
 //! The parts that an index lists, to detect that it has changed.
 
+use sha2::{Digest as _, Sha256};
+
 use super::spooled::OF_THE_REQUEST;
 use crate::document::{Datetime, Facts};
-use sha2::{Digest as _, Sha256};
 
 /// The parts that an index lists, and their times, to detect that it has changed.
 #[derive(Debug)]

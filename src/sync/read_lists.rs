@@ -1,15 +1,17 @@
 //! Reads the documents of lists, until all are of one edition.
 
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+
 use super::editions;
 use super::lists::{Bringer, Got, INDEX, Lists, Named, Part};
 use crate::bounds;
 use crate::catalog::DocumentRow;
 use crate::document::Datetime;
 use crate::source::SourceError;
-use futures_util::StreamExt as _;
-use futures_util::stream::FuturesUnordered;
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::Arc;
 
 /// How often lists are read again because they are of different editions.
 const MOST_RESTARTS: usize = 2;

@@ -7,11 +7,11 @@
 //! A dump fills a mirror for the first time. After that, lists tell what changed, unless the Source has
 //! none, or none that is as new as the dump was.
 
-use super::read_lists;
 use std::sync::Arc;
 
 use super::dumps::{self, Dump, Fit, Offered, Reading, fits};
 use super::lists::{self, Lists, Scope};
+use super::read_lists;
 use super::{Engine, SeedFrom, SyncError};
 use crate::catalog::{DocumentRow, Recent, Seed, SetRow, SetState};
 use crate::document::{Capability, Datetime};

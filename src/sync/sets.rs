@@ -4,13 +4,13 @@
 //! nothing has changed. A set without a list of changes, out of step with its lists, or whose list of changes is gone, has its
 //! lists read; so has every set once in `relist=`, for publishers omit deletions from their Change Lists.
 
-use super::set_rows::reload;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::changes::{self, Outcome};
 use super::feeds::{self, Look};
 use super::gone::{self, Gone};
+use super::set_rows::reload;
 use super::{Announced, Engine, Summary, SyncError, Trigger, baseline};
 use crate::catalog::{Offer, SetRow, SetState, SyncResult};
 use crate::document::{Capability, Datetime};

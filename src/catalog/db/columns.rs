@@ -1,13 +1,14 @@
 //! Rows of tables, and the columns that they are read from.
 
+use rusqlite::Connection;
+use rusqlite::Row;
+
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::members::{MemberRow, MemberState};
 use crate::catalog::model::packages::PackageRow;
 use crate::catalog::model::rows::{Seed, SetRow, SetState};
 use crate::document::Datetime;
 use crate::document::Hashes;
-use rusqlite::Connection;
-use rusqlite::Row;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

@@ -1,9 +1,11 @@
 //! The last name of each directory.
 
-use crate::catalog::error::CatalogError;
+use std::collections::HashMap;
+
 use rusqlite::Connection;
 use rusqlite::OptionalExtension;
-use std::collections::HashMap;
+
+use crate::catalog::error::CatalogError;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

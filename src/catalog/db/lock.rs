@@ -1,8 +1,5 @@
 //! One process for one cache.
 
-use crate::catalog::error::CatalogError;
-use rustix::fs::FlockOperation;
-use rustix::fs::flock;
 use std::fs::File;
 use std::fs::OpenOptions;
 use std::io::Read;
@@ -13,6 +10,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 use std::time::Instant;
+
+use rustix::fs::FlockOperation;
+use rustix::fs::flock;
+
+use crate::catalog::error::CatalogError;
 
 const NOFOLLOW: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
 

@@ -1,8 +1,9 @@
 //! Facts about the cache as a whole, by their keys.
 
-use crate::catalog::error::CatalogError;
 use rusqlite::Connection;
 use rusqlite::OptionalExtension;
+
+use crate::catalog::error::CatalogError;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

@@ -1,12 +1,13 @@
 //! Names and paths, as SQL and by one connection.
 
+use rusqlite::Connection;
+use rusqlite::OptionalExtension;
+use rusqlite::params;
+
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::inode::ROOT;
 use crate::path::Mapper;
 use crate::path::SELF;
-use rusqlite::Connection;
-use rusqlite::OptionalExtension;
-use rusqlite::params;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

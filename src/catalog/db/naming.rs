@@ -1,14 +1,16 @@
 //! Which name a resource has in its directory: the plain one, unless it is another resource's.
 
+use std::borrow::Cow;
+
+use rusqlite::Connection;
+use rusqlite::OptionalExtension;
+use rusqlite::params;
+
 use crate::catalog::db::tree::{NameRow, Tree};
 use crate::catalog::error::CatalogError;
 use crate::path::Naming;
 use crate::path::ResourcePath;
 use crate::path::SELF;
-use rusqlite::Connection;
-use rusqlite::OptionalExtension;
-use rusqlite::params;
-use std::borrow::Cow;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

@@ -1,9 +1,5 @@
 //! Connections that read, and the gate that they pass.
 
-use crate::catalog::db::schema;
-use crate::catalog::error::CatalogError;
-use crate::path::Mapper;
-use rusqlite::Connection;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,6 +11,12 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use std::time::Instant;
+
+use rusqlite::Connection;
+
+use crate::catalog::db::schema;
+use crate::catalog::error::CatalogError;
+use crate::path::Mapper;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

@@ -1,8 +1,9 @@
 //! What is newer than a snapshot, as SQL.
 
+use rusqlite::params;
+
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::snapshot::Snapshot;
-use rusqlite::params;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

@@ -1,16 +1,18 @@
 //! How a transaction keeps the tree: directories, live counts, files that become directories.
 
+use std::collections::BTreeSet;
+use std::collections::HashMap;
+
+use rusqlite::Connection;
+use rusqlite::OptionalExtension;
+use rusqlite::params;
+
 use crate::catalog::db::last_names::LastNames;
 use crate::catalog::db::names::place;
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::inode::{ROOT, directory_ino};
 use crate::catalog::model::rows::Changes;
 use crate::path::SELF;
-use rusqlite::Connection;
-use rusqlite::OptionalExtension;
-use rusqlite::params;
-use std::collections::BTreeSet;
-use std::collections::HashMap;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

@@ -1,9 +1,10 @@
 //! Names of collections (core 14.5).
 
-use crate::path::set_labels;
-use crate::path::shortened;
 use sha2::Digest as _;
 use sha2::Sha256;
+
+use crate::path::set_labels;
+use crate::path::shortened;
 
 /// The names of collections (core 14.5).
 #[derive(Debug)]

@@ -5,13 +5,14 @@
 //! directory, and its content is never fetched, but its versions are known and follow changes as all others do. Of a name,
 //! `hidden` says so: 1 of a file that is left out, and of a directory how many of its live names are not shown.
 
+use globset::GlobBuilder;
+use globset::GlobSet;
+use globset::GlobSetBuilder;
+
 use crate::catalog::model::collection::{Collection, absolute};
 use crate::catalog::model::record::Extra;
 use crate::document::Datetime;
 use crate::document::Entry;
-use globset::GlobBuilder;
-use globset::GlobSet;
-use globset::GlobSetBuilder;
 
 /// What a user asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

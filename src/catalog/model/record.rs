@@ -1,5 +1,12 @@
 //! What is kept of an entry of a list.
 
+use std::collections::BTreeMap;
+use std::hash::BuildHasher as _;
+use std::hash::RandomState;
+
+use serde::Deserialize;
+use serde::Serialize;
+
 use crate::catalog::model::collection::absolute;
 use crate::catalog::model::mementos::{EntrySays, Memento, MementoLink};
 use crate::catalog::model::targets::{Relation, Target};
@@ -8,11 +15,6 @@ use crate::document::Entry;
 use crate::document::Facts;
 use crate::document::Hashes;
 use crate::path::ResourcePath;
-use serde::Deserialize;
-use serde::Serialize;
-use std::collections::BTreeMap;
-use std::hash::BuildHasher as _;
-use std::hash::RandomState;
 
 /// What few resources have, as one JSON text: it is kept only where there is something to keep.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,8 +1,9 @@
 //! What is asked of the catalog and told by it, as plain values.
 
-use crate::document::Datetime;
 use std::collections::BTreeSet;
 use std::collections::HashSet;
+
+use crate::document::Datetime;
 
 /// What a commit means for who has looked at the tree before.
 #[derive(Clone, Debug, Default)]

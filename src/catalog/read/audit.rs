@@ -1,8 +1,9 @@
 //! Whether the rows agree with each other: what holds after every commit, whatever came before it.
 
+use rusqlite::Connection;
+
 use crate::catalog::db::pool::Reader;
 use crate::catalog::error::CatalogError;
-use rusqlite::Connection;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

@@ -1,12 +1,13 @@
 //! Channels, and what waits on them.
 
+use rusqlite::Row;
+use rusqlite::params;
+
 use crate::catalog::db::pool::Reader;
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::channels::{Backlog, Channel, LOOSE, Reading, Subscription, WHOLE, Waiting};
 use crate::document::Capability;
 use crate::document::Datetime;
-use rusqlite::Row;
-use rusqlite::params;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

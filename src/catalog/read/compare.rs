@@ -1,5 +1,8 @@
 //! What is listed beside what is in the tree, without changing anything.
 
+use rusqlite::Connection;
+use rusqlite::params;
+
 use crate::catalog::db::names::names;
 use crate::catalog::db::naming::Named;
 use crate::catalog::db::pool::Reader;
@@ -13,8 +16,6 @@ use crate::catalog::model::snapshot::Snapshot;
 use crate::document::Datetime;
 use crate::document::Hashes;
 use crate::path::SELF;
-use rusqlite::Connection;
-use rusqlite::params;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

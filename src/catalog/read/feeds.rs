@@ -1,11 +1,12 @@
 //! Feeds and offers of a set.
 
+use rusqlite::Row;
+
 use crate::catalog::db::pool::Reader;
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::feeds::{Beginning, Beside, Edition, Feed, Offer};
 use crate::document::Capability;
 use crate::document::Datetime;
-use rusqlite::Row;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

@@ -1,5 +1,8 @@
 //! Where the links of resources lead: to other resources of the mirror, and to what lies elsewhere.
 
+use rusqlite::OptionalExtension;
+use rusqlite::params;
+
 use crate::catalog::db::names::{SHOWN, names};
 use crate::catalog::db::naming::Named;
 use crate::catalog::db::pool::Reader;
@@ -8,8 +11,6 @@ use crate::catalog::model::collection::absolute;
 use crate::catalog::model::inode::ROOT;
 use crate::catalog::model::links::{Related, Shown};
 use crate::path::SELF;
-use rusqlite::OptionalExtension;
-use rusqlite::params;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

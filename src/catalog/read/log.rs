@@ -1,5 +1,9 @@
 //! What happened: the syncs of a mirror, and the changes that each brought.
 
+use rusqlite::Connection;
+use rusqlite::Row;
+use rusqlite::params;
+
 use crate::catalog::db::names::names;
 use crate::catalog::db::pool::Reader;
 use crate::catalog::error::CatalogError;
@@ -7,9 +11,6 @@ use crate::catalog::model::inode::ROOT;
 use crate::catalog::model::origin::How;
 use crate::document::Change;
 use crate::document::Datetime;
-use rusqlite::Connection;
-use rusqlite::Row;
-use rusqlite::params;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

@@ -1,5 +1,8 @@
 //! Members of packages.
 
+use rusqlite::OptionalExtension;
+use rusqlite::params;
+
 use crate::catalog::db::columns::{MEMBER, member};
 use crate::catalog::db::pool::Reader;
 use crate::catalog::error::CatalogError;
@@ -7,8 +10,6 @@ use crate::catalog::model::integers::signed;
 use crate::catalog::model::members::{MemberRow, MemberTotals, UnseenMember};
 use crate::catalog::model::record::Extra;
 use crate::document::Hashes;
-use rusqlite::OptionalExtension;
-use rusqlite::params;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

@@ -1,10 +1,11 @@
 //! Mementos and TimeMaps of a resource.
 
+use rusqlite::OptionalExtension;
+
 use crate::catalog::db::pool::Reader;
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::mementos::{MementoRow, TimeMapRow};
 use crate::document::Datetime;
-use rusqlite::OptionalExtension;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

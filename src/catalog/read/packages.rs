@@ -1,10 +1,11 @@
 //! Packages.
 
+use rusqlite::OptionalExtension;
+
 use crate::catalog::db::columns::{PACKAGE, package};
 use crate::catalog::db::pool::Reader;
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::packages::PackageRow;
-use rusqlite::OptionalExtension;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

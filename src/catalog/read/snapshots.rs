@@ -3,6 +3,10 @@
 //! As of a moment, the resource of a name is a file under that name, or `@self` in a directory of it, by what lay
 //! in it then; as in the current tree, and wherever it lies there now.
 
+use rusqlite::OptionalExtension;
+use rusqlite::Row;
+use rusqlite::params;
+
 use crate::catalog::db::names::{LEFT_OUT, OWN};
 use crate::catalog::db::pool::Reader;
 use crate::catalog::error::CatalogError;
@@ -10,9 +14,6 @@ use crate::catalog::model::inode::{Inode, ROOT, directory_ino, version_ino};
 use crate::catalog::model::nodes::{DirEntry, Node};
 use crate::document::Datetime;
 use crate::path::SELF;
-use rusqlite::OptionalExtension;
-use rusqlite::Row;
-use rusqlite::params;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

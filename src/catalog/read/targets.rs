@@ -1,8 +1,9 @@
 //! Resources by the targets of their links.
 
+use rusqlite::OptionalExtension as _;
+
 use crate::catalog::db::pool::Reader;
 use crate::catalog::error::CatalogError;
-use rusqlite::OptionalExtension as _;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

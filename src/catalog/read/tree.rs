@@ -1,5 +1,9 @@
 //! Questions to the catalog, each over a read-only connection of its own.
 
+use rusqlite::OptionalExtension;
+use rusqlite::Row;
+use rusqlite::params;
+
 use crate::catalog::db::columns::sets;
 use crate::catalog::db::columns::{MEMBER, MEMBER_HERE, member};
 use crate::catalog::db::meta::meta;
@@ -11,9 +15,6 @@ use crate::catalog::model::nodes::{Content, DirEntry, Node, Place, Totals, Versi
 use crate::catalog::model::rows::SetRow;
 use crate::document::Datetime;
 use crate::document::Hashes;
-use rusqlite::OptionalExtension;
-use rusqlite::Row;
-use rusqlite::params;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

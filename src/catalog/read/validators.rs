@@ -1,11 +1,12 @@
 //! Content of which only its server knows whether it is current.
 
+use rusqlite::OptionalExtension;
+
 use crate::catalog::db::meta::TIMELESS;
 use crate::catalog::db::pool::Reader;
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::validators::KnownContent;
 use crate::document::Datetime;
-use rusqlite::OptionalExtension;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

@@ -3,6 +3,11 @@
 //! A file is named by the second in which its version came into force; within one second a fraction, then `~2`,
 //! tell it from those that were known before it. So no name ever moves to another version.
 
+use std::collections::HashMap;
+use std::collections::HashSet;
+
+use rusqlite::params;
+
 use crate::catalog::db::columns::MEMBER_HERE;
 use crate::catalog::db::names::OWN;
 use crate::catalog::db::names::resource_name;
@@ -17,9 +22,6 @@ use crate::document::Hashes;
 use crate::document::relation;
 use crate::path::SELF;
 use crate::path::extension;
-use rusqlite::params;
-use std::collections::HashMap;
-use std::collections::HashSet;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

@@ -4,6 +4,13 @@
 //! What the Source itself said of a resource stands. A memento of the same second or of the same bytes is another
 //! place for a version that is known; any other is a version of its own, between those that are known.
 
+use std::collections::HashMap;
+use std::collections::HashSet;
+
+use rusqlite::OptionalExtension;
+use rusqlite::Row;
+use rusqlite::params;
+
 use crate::catalog::db::names::{OWN, resource_of};
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::mementos::{Memento, TimeMapRow};
@@ -13,11 +20,6 @@ use crate::catalog::write::transaction::{NOBODY, Transaction};
 use crate::document::Datetime;
 use crate::document::Hashes;
 use crate::path::SELF;
-use rusqlite::OptionalExtension;
-use rusqlite::Row;
-use rusqlite::params;
-use std::collections::HashMap;
-use std::collections::HashSet;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

@@ -10,6 +10,10 @@
 //! be a cache to be made anew. `OR FAIL`, and numbers that SQLite gives, keep it from journalling each statement of many rows apart;
 //! an error ends the step anyway.
 
+use std::sync::LazyLock;
+
+use rusqlite::Connection;
+
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::inode::directory_ino;
 use crate::catalog::model::origin::How;
@@ -20,8 +24,6 @@ use crate::catalog::write::transaction::Transaction;
 use crate::document::Change;
 use crate::path::NAME_MAX;
 use crate::path::Naming;
-use rusqlite::Connection;
-use std::sync::LazyLock;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

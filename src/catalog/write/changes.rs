@@ -4,6 +4,9 @@
 //! digests that it gives. One that is in the tree already does nothing; one that is older than the change
 //! which made the current version becomes history.
 
+use rusqlite::OptionalExtension;
+use rusqlite::params;
+
 use crate::catalog::db::names::place;
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::origin::{Changed, How, Moved};
@@ -13,8 +16,6 @@ use crate::catalog::write::transaction::{NOBODY, Transaction};
 use crate::document::Change;
 use crate::document::Hashes;
 use crate::path::SELF;
-use rusqlite::OptionalExtension;
-use rusqlite::params;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

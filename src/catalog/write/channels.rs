@@ -3,13 +3,14 @@
 //! A delivery is kept until all that it says is in the tree. What tells it from others stays a while longer: one
 //! that comes twice counts once.
 
+use rusqlite::OptionalExtension;
+use rusqlite::params;
+
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::channels::{LOOSE, PING, Reading, Subscription, WHOLE};
 use crate::catalog::write::transaction::Transaction;
 use crate::document::Capability;
 use crate::document::Datetime;
-use rusqlite::OptionalExtension;
-use rusqlite::params;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

@@ -1,11 +1,12 @@
 //! Facts about content: what has come into the store, what has left it, what was learnt of sizes.
 
+use rusqlite::OptionalExtension;
+use rusqlite::params;
+
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::nodes::Content;
 use crate::catalog::write::transaction::Transaction;
 use crate::document::Datetime;
-use rusqlite::OptionalExtension;
-use rusqlite::params;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

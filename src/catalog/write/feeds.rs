@@ -1,11 +1,12 @@
 //! What a set offers, the Change Lists and Change Dumps that are followed, and the syncs that changed something.
 
+use rusqlite::params;
+
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::feeds::{Beginning, Feed, Offer, Tally};
 use crate::catalog::write::transaction::Transaction;
 use crate::catalog::write::writer::Writer;
 use crate::document::Datetime;
-use rusqlite::params;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

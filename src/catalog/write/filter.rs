@@ -1,5 +1,7 @@
 //! Applies a filter to what is there.
 
+use rusqlite::params;
+
 use crate::catalog::db::meta::meta;
 use crate::catalog::db::meta::{KEY, selected_key, set_meta};
 use crate::catalog::db::names::names;
@@ -9,7 +11,6 @@ use crate::catalog::model::inode::ROOT;
 use crate::catalog::model::record::Record;
 use crate::catalog::write::transaction::Transaction;
 use crate::path::SELF;
-use rusqlite::params;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

@@ -1,5 +1,7 @@
 //! Members of packages: where in a package the content of a version lies, or a patch that makes it, and what was found of it.
 
+use rusqlite::params;
+
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::integers::signed;
 use crate::catalog::model::members::{Attached, Looked, MemberRow, MemberState};
@@ -8,7 +10,6 @@ use crate::catalog::model::same_bytes::{Listed, Sameness};
 use crate::catalog::write::transaction::Transaction;
 use crate::document::Hashes;
 use crate::path::SELF;
-use rusqlite::params;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

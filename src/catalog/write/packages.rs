@@ -1,12 +1,13 @@
 //! Packages of dumps.
 
+use rusqlite::OptionalExtension;
+use rusqlite::params;
+
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::integers::signed;
 use crate::catalog::model::packages::PackageRow;
 use crate::catalog::write::transaction::Transaction;
 use crate::document::Datetime;
-use rusqlite::OptionalExtension;
-use rusqlite::params;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

@@ -4,6 +4,11 @@
 //! in force today is not touched but for when it began: neither names nor counts of the current tree change. A resource that is
 //! only of the past has a name without a current version, as one that was deleted has.
 
+use std::collections::HashMap;
+use std::collections::HashSet;
+
+use rusqlite::params;
+
 use crate::catalog::db::names::resource_of;
 use crate::catalog::db::naming::Named;
 use crate::catalog::db::tree::{Numbers, Tree};
@@ -18,9 +23,6 @@ use crate::document::Change;
 use crate::document::Datetime;
 use crate::document::Hashes;
 use crate::path::SELF;
-use rusqlite::params;
-use std::collections::HashMap;
-use std::collections::HashSet;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

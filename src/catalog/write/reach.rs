@@ -1,11 +1,12 @@
 //! How far the history of a set reaches back: of which moments a complete list is known, what was not followed, and what of archives
 //! was read.
 
+use rusqlite::params;
+
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::reach::ArchivedRow;
 use crate::catalog::write::transaction::Transaction;
 use crate::document::Datetime;
-use rusqlite::params;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

@@ -1,5 +1,10 @@
 //! What a transaction notes of sets, and of the documents that they are made from.
 
+use std::collections::HashSet;
+
+use rusqlite::OptionalExtension;
+use rusqlite::params;
+
 use crate::catalog::db::meta::{behind_key, listed_key, meta, set_meta};
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::inode::ROOT;
@@ -7,9 +12,6 @@ use crate::catalog::model::rows::{DocumentRow, Seed, SetState, SyncResult};
 use crate::catalog::write::transaction::Transaction;
 use crate::catalog::write::writer::Writer;
 use crate::document::Datetime;
-use rusqlite::OptionalExtension;
-use rusqlite::params;
-use std::collections::HashSet;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

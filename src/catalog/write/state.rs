@@ -1,12 +1,13 @@
 //! What a transaction remembers of what it did.
 
-use crate::catalog::model::mementos::Memento;
-use crate::catalog::model::record::Record;
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::collections::HashSet;
 use std::hash::BuildHasher as _;
 use std::hash::RandomState;
+
+use crate::catalog::model::mementos::Memento;
+use crate::catalog::model::record::Record;
 
 /// Names of resources whose versions a transaction changed, if any archive is known to remember versions at all.
 #[derive(Debug, Default)]

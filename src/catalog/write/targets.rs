@@ -4,6 +4,11 @@
 //! Rows are kept of current versions alone; a trigger removes those of a version that is superseded. So names that move,
 //! become directories or are hidden by a filter need nothing here.
 
+use rusqlite::OptionalExtension as _;
+use rusqlite::params;
+use sha2::Digest as _;
+use sha2::Sha256;
+
 use crate::catalog::db::names::resource_of;
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::collection::Collection;
@@ -11,10 +16,6 @@ use crate::catalog::model::record::Extra;
 use crate::catalog::model::targets::{Relation, Target};
 use crate::catalog::write::transaction::Transaction;
 use crate::catalog::write::writer::Writer;
-use rusqlite::OptionalExtension as _;
-use rusqlite::params;
-use sha2::Digest as _;
-use sha2::Sha256;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

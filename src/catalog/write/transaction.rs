@@ -1,5 +1,13 @@
 //! A step of the writer that is not yet visible.
 
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use rusqlite::params;
+
 use crate::catalog::db::meta::{TIMELESS, set_meta};
 use crate::catalog::db::names::derived_uri;
 use crate::catalog::db::names::resource_name;
@@ -22,12 +30,6 @@ use crate::document::Datetime;
 use crate::document::Hashes;
 use crate::path::Mapper;
 use crate::path::SELF;
-use rusqlite::params;
-use std::borrow::Cow;
-use std::cell::Cell;
-use std::collections::HashMap;
-use std::collections::HashSet;
-use std::sync::Arc;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

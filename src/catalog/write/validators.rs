@@ -1,10 +1,11 @@
 //! What a server said of content. Where nothing that the Source lists tells it from its next edition, neither a hash nor a time of
 //! modification, it is asked for again, if it has changed, when it is used. Where no media type is listed, it has the server's.
 
+use rusqlite::params;
+
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::validators::KnownContent;
 use crate::catalog::write::transaction::Transaction;
-use rusqlite::params;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

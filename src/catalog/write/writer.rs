@@ -1,5 +1,13 @@
 //! The one writer.
 
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::Connection;
+use rusqlite::params;
+
 use crate::catalog::db::columns::sets;
 use crate::catalog::db::meta::{meta, set_meta};
 use crate::catalog::db::pool::{Gate, Pool};
@@ -11,12 +19,6 @@ use crate::catalog::model::rows::{DocumentRow, Evictable, SetRow, Stored};
 use crate::catalog::write::transaction::Transaction;
 use crate::document::Datetime;
 use crate::path::Mapper;
-use rusqlite::Connection;
-use rusqlite::params;
-use std::path::Path;
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

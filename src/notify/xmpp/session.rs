@@ -3,7 +3,6 @@
 //! Nobody logs in without TLS, but on this very machine. What is sent to us is bounded, stanza by stanza; a server that is silent is
 //! asked whether it is there.
 
-use super::stream::{Stream, broken};
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -32,6 +31,7 @@ use tokio_xmpp::xmlstream::{
 
 use super::guarded::{Allowance, Guarded, Io};
 use super::login::login;
+use super::stream::{Stream, broken};
 use super::{Ended, told};
 use crate::notify::websub::unguessable;
 use crate::source::{Account, Client};

@@ -1,10 +1,11 @@
 //! The XML stream of a session, and how it breaks.
 
+use tokio::io::BufStream;
+use tokio_xmpp::xmlstream::XmppStream;
+
 use super::Ended;
 use super::guarded::Guarded;
 use super::told;
-use tokio::io::BufStream;
-use tokio_xmpp::xmlstream::XmppStream;
 
 pub(super) type Stream = XmppStream<BufStream<Guarded>>;
 

@@ -3,7 +3,6 @@
 //! Lists cut time into windows, and so does the beginning of each document of changes: what happened in a window is gone through
 //! before anything that happened later, whichever documents tell of it.
 
-use crate::sync::read_lists;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -14,6 +13,7 @@ use crate::document::{Capability, Datetime};
 use crate::source::SourceError;
 use crate::sync::attach::Attacher;
 use crate::sync::dumps::{self, Offered, Reading};
+use crate::sync::read_lists;
 use crate::sync::spooled::Spooled;
 use crate::sync::{Engine, SyncError};
 
