@@ -195,16 +195,7 @@ fn parts_that_are_newer_than_their_index_do_not_delete_until_they_have_settled()
     let _ = mirror.refresh();
     agrees(&mirror, &source);
     source.remove("/d");
-    mirror.unmount();
-    let catalog = rusqlite::Connection::open(mirror.cache.join("catalog.db")).unwrap();
-    let changed = catalog.execute(
-        "UPDATE meta SET value = substr(value, 1, instr(value, ' ')) || (substr(value, instr(value, ' ')) - 600000000000)
-         WHERE key LIKE 'unfinished %'",
-        [],
-    );
-    assert_eq!(changed, Ok(1));
-    drop(catalog);
-    assert!(mirror.try_mount().status.success());
+    has_waited(&mirror);
     mirror.refreshed();
     agrees(&mirror, &source);
     is_complete(&mirror);
@@ -266,6 +257,66 @@ fn an_index_that_is_older_than_all_of_its_parts_may_not_name_all_of_them() {
     mirror.refreshed();
     agrees(&mirror, &source);
     is_complete(&mirror);
+    // The next time, the wait begins again.
+    assert_eq!(mirror.count("SELECT count(*) FROM meta WHERE key LIKE 'older index %' AND value != ''"), 0);
+}
+
+/// What was waited for has been waited for ten minutes; the mirror is mounted again.
+fn has_waited(mirror: &Mirror) {
+    mirror.unmount();
+    let catalog = rusqlite::Connection::open(mirror.cache.join("catalog.db")).unwrap();
+    let changed = catalog.execute(
+        "UPDATE meta SET value = substr(value, 1, instr(value, ' ')) || (substr(value, instr(value, ' ')) - 600000000000)
+         WHERE (key LIKE 'unfinished %' OR key LIKE 'older index %' OR key LIKE 'earlier part %') AND value != ''",
+        [],
+    );
+    assert_eq!(changed, Ok(1));
+    drop(catalog);
+    assert!(mirror.try_mount().status.success());
+}
+
+#[test]
+fn an_index_that_dates_all_parts_alike_is_believed_after_ten_minutes() {
+    let mut source = Source::start(&[("/a", "a"), ("/b", "b"), ("/c", "c")], &[]);
+    index_of(&source, 0, &["/one.xml", "/two.xml"]);
+    source.server.file("/one.xml", part(&source, 0, &["/a"]));
+    source.server.file("/two.xml", part(&source, 0, &["/b", "/c"]));
+    let mirror = mounted(&source);
+    index_of(&source, 3600, &["/one.xml", "/two.xml"]);
+    source.server.file("/two.xml", part(&source, 3600, &["/b"]));
+    let _ = mirror.refresh();
+    agrees(&mirror, &source);
+    assert_eq!(state(&mirror), "partial");
+    source.remove("/c");
+    has_waited(&mirror);
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    is_complete(&mirror);
+}
+
+#[test]
+fn deletions_that_are_held_are_not_confirmed_by_reading_the_same_lists_again() {
+    let mut source = Source::start(&[("/a", "a"), ("/b", "b"), ("/c", "c"), ("/d", "d"), ("/e", "e")], &["changelist"]);
+    let timeless = |text: String| text.replace(&format!("at=\"{}\"", at(0)), "");
+    let lists = [("/one.xml", String::new()), ("/two.xml", String::new())];
+    source.server.file("/resourcelist.xml", index(&source, "resourcelist", "", "", &lists));
+    source.server.file("/one.xml", timeless(part(&source, 0, &["/a", "/b", "/c", "/e"])));
+    source.server.file("/two.xml", timeless(part(&source, 0, &["/d"])));
+    source.changes("");
+    let mirror = Mirror::mount(&source.url("/"), "poll=0,relist=1s");
+    agrees(&mirror, &source);
+    source.server.file("/one.xml", timeless(part(&source, 0, &["/a"])));
+    std::thread::sleep(Duration::from_millis(1200));
+    let _ = mirror.refresh();
+    assert_eq!(state(&mirror), "held");
+    source.put("/d", b"d, later");
+    source.changes(&undated(&source.url("/d"), "updated", b"d, later"));
+    for _ in 0..3 {
+        std::thread::sleep(Duration::from_millis(1200));
+        let _ = mirror.refresh();
+        assert_eq!(state(&mirror), "held");
+        agrees(&mirror, &source);
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::attach::{Attacher, Fresh};
 use super::dumps;
 use super::listing::{Readers, Reading};
-use super::lists::{self, Budget, Lists, Scope};
+use super::lists::{self, Budget, Lists, Scope, UnsettledKind};
 use super::seed::{self, Baseline};
 use super::spooled::Spooled;
 use super::status::Status;
@@ -47,10 +47,15 @@ pub(super) async fn bring(
 ) -> Result<(Summary, Option<Edition>), SyncError> {
     let mut scope = Scope::Changed;
     loop {
-        if let Some(synced) = once(engine, set, found, accept_deletions, scope).await? {
-            return Ok(synced);
+        match once(engine, set, found, accept_deletions, scope).await {
+            Ok(Some(synced)) => return Ok(synced),
+            Ok(None) => scope = Scope::All,
+            Err(error) if scope == Scope::All => {
+                engine.status().error(&error.to_string());
+                scope = Scope::Additions;
+            }
+            Err(error) => return Err(error),
         }
-        scope = Scope::All;
     }
 }
 
@@ -188,8 +193,8 @@ fn apply(
     let edition = lists.edition();
     let (excluded, selected) = (lists.excluded.clone(), Arc::clone(&lists.selected));
     let (unfinished, state) = (lists.unfinished.clone(), editions::state(&lists));
-    let older_index = lists.older_index.clone().map(|url| (url, editions::parts(&lists)));
-    let mut complete = lists.failed.is_empty();
+    let unsettled = lists.unsettled.clone();
+    let mut complete = lists.failed.is_empty() && scope != Scope::Additions;
     let known = writer.documents(set.id)?;
     let from_dump = lists.read.iter().any(|document| document.row.package.is_some());
     let mut transaction = writer.begin(true)?;
@@ -269,20 +274,24 @@ fn apply(
     let doubtful = doubtful && transaction.resources_before(set.id)? > 0;
     transaction.reading(guard(cursor));
     let mut waits = false;
-    if let Some((url, parts)) = older_index.filter(|_| complete)
-        && transaction.waits(&format!("older index {}", set.id), &parts, true, Snapshot::TO_WRITE)?
-    {
-        status.error(&format!(
-            "{url}: it is older than all of its parts, and may not name all of them; the set is complete when the index is \
-             newer, or has named the same parts for ten minutes"
-        ));
-        (waits, complete) = (true, false);
+    for kind in UnsettledKind::ALL.into_iter().filter(|_| complete) {
+        let key = format!("{} {}", kind.name(), set.id);
+        match unsettled.iter().find(|one| one.kind == kind) {
+            Some(one) if transaction.waits(&key, &one.state, true, Snapshot::TO_WRITE)? => {
+                status.error(&one.why);
+                waits = true;
+            }
+            Some(_) => {}
+            None => transaction.stop_waiting(&key)?,
+        }
     }
+    complete &= !waits;
     if complete && scope == Scope::Changed && summary.not_modified > 0 {
         // What no document lists that was sent may be listed in one that has not changed; and changes that are older than the
         // lists may have been applied over what it lists.
-        let is_hidden = doubtful && transaction.unseen(set.id)?.doubtful > 0;
-        if is_hidden || transaction.has_changes_over_lists(set.id)? {
+        let may_be_hidden = doubtful && (read_some || gone_documents || set.state == SetState::Partial);
+        let is_hidden = may_be_hidden && transaction.unseen(set.id)?.doubtful > 0;
+        if is_hidden || transaction.has_changes_over_lists(set.id, set.state)? {
             return Ok((None, crate::catalog::Changes::default()));
         }
     }
@@ -309,8 +318,10 @@ fn apply(
     }
     if complete && doubtful {
         let unseen = transaction.unseen(set.id)?;
-        let agrees =
-            set.held.is_some_and(|before| unseen.gone <= before) && edition.is_some() && set.held_edition != edition;
+        // The edition of lists without a time is that of the documents that were sent: it tells nothing where all were.
+        let is_other =
+            (scope == Scope::Changed || cursor.is_some()) && edition.is_some() && set.held_edition != edition;
+        let agrees = is_other && set.held.is_some_and(|before| unseen.gone <= before);
         if unseen.gone * 2 > set.resources && !agrees && !accept_deletions {
             held = Some(unseen.gone);
             summary.held = unseen.gone;
@@ -359,7 +370,7 @@ fn apply(
     }
     transaction.finish_set(set.id, &SyncResult { state, cursor: from, at: cursor, held, held_edition })?;
     if complete {
-        transaction.note_changes_over_lists(set.id, false)?;
+        transaction.lists_are_on_top(set.id)?;
     }
     let tally = Tally { added: summary.added, updated: summary.updated, deleted: summary.deleted, ..Tally::default() };
     if tally.changed() {
@@ -367,7 +378,11 @@ fn apply(
         transaction.reread_feeds(set.id)?;
         transaction.end_sync(set.id, if from_dump { "resourcedump" } else { "resourcelist" }, &tally)?;
     }
-    let applied = Applied { recent: transaction.recent(), fresh, is_known: is_known == Some(true) };
+    let applied = Applied {
+        recent: transaction.recent(),
+        fresh,
+        is_known: is_known == Some(true) || scope == Scope::All && cursor.is_none(),
+    };
     let changes = transaction.commit()?;
     Ok((Some((summary, applied)), changes))
 }

@@ -463,7 +463,7 @@ pub(super) fn tell(
         }
     }
     step.settle()?;
-    let Step { tally, forgot, .. } = step;
+    let Step { tally, forgot, oldest, .. } = step;
     doubtful |= forgot;
     transaction.channel_joins(told.channel, told.cursor)?;
     transaction.delivered(told.channel, &told.done)?;
@@ -471,7 +471,7 @@ pub(super) fn tell(
         transaction.followed(set.id, set.state, "notification", &format!("delivered on {}", told.url))?;
     }
     if tally.changed() {
-        note_changes_over_lists(&transaction, set)?;
+        note_changes_over_lists(&transaction, set, oldest)?;
         transaction.end_sync(set.id, "notification", &tally)?;
     }
     let changes = transaction.commit()?;
@@ -479,9 +479,13 @@ pub(super) fn tell(
 }
 
 /// As long as not all of a newer edition of the lists is in the tree, the cursor does not tell which changes that edition includes.
-fn note_changes_over_lists(transaction: &Transaction<'_>, set: &SetRow) -> Result<(), CatalogError> {
-    match set.state {
-        SetState::Partial | SetState::Held => transaction.note_changes_over_lists(set.id, true),
+fn note_changes_over_lists(
+    transaction: &Transaction<'_>,
+    set: &SetRow,
+    oldest: Option<Datetime>,
+) -> Result<(), CatalogError> {
+    match (set.state, oldest) {
+        (SetState::Partial | SetState::Held, Some(oldest)) => transaction.note_changes_over_lists(set.id, oldest),
         _ => Ok(()),
     }
 }
@@ -591,7 +595,7 @@ fn apply(
     if let Some(past) = &mut step.past {
         step.transaction.tell_past(Some(past));
     }
-    let Step { tally, fresh, forgot, .. } = step;
+    let Step { tally, fresh, forgot, oldest, .. } = step;
     for feed in &mut feeds {
         if forgot {
             feed.lost = Some(Datetime::now());
@@ -622,7 +626,7 @@ fn apply(
     };
     transaction.followed(set.id, state, plan.how, &plan.why)?;
     if tally.changed() {
-        note_changes_over_lists(&transaction, set)?;
+        note_changes_over_lists(&transaction, set, oldest)?;
         transaction.end_sync(set.id, plan.how, &tally)?;
     }
     let summary = Summary { partial, ..Summary::of(&tally) };

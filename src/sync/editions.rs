@@ -14,10 +14,29 @@ use crate::catalog::{DocumentRow, Snapshot};
 use crate::document::Datetime;
 use crate::source::{SourceError, Trouble, Validators};
 
-/// Why documents that were just downloaded are of different editions: their index, or one of them, has changed since, or is
-/// older than its index says. `None` if they are of one edition, as far as can be seen.
-pub(super) async fn mixed(bringer: &Bringer, lists: &Lists, named: &Named) -> Option<SourceError> {
-    let differs = |url: &str, why: &str| Some(SourceError::new(url, Trouble::Mixed(why.to_owned())));
+/// Why documents are of different editions.
+#[derive(Debug)]
+pub(super) enum Mixed {
+    /// The index, or one of them, has changed since, or cannot be read any more.
+    Changed(SourceError),
+    /// A part is older than its index says: a cache has kept it, or its publisher dates all parts alike.
+    Earlier(SourceError),
+}
+
+impl std::fmt::Display for Mixed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (Self::Changed(error) | Self::Earlier(error)) = self;
+        error.fmt(f)
+    }
+}
+
+fn mixed_at(url: &str, why: &str) -> SourceError {
+    SourceError::new(url, Trouble::Mixed(why.to_owned()))
+}
+
+/// Why documents that were just downloaded are of different editions. `None` if they are of one edition, as far as can be seen.
+pub(super) async fn mixed(bringer: &Bringer, lists: &Lists, named: &Named) -> Option<Mixed> {
+    let differs = |url: &str, why: &str| Some(Mixed::Changed(mixed_at(url, why)));
     // Times that move with the request do not date a part.
     let mut of_the_request = HashSet::new();
     for (url, before) in &named.indexes {
@@ -27,7 +46,7 @@ pub(super) async fn mixed(bringer: &Bringer, lists: &Lists, named: &Named) -> Op
                 of_the_request.extend(moved.map(|part| part.url));
             }
             Ok(_) => return differs(url, "the index has changed while its parts were read"),
-            Err(error) => return Some(error),
+            Err(error) => return Some(Mixed::Changed(error)),
         }
     }
     let rows = || lists.read.iter().map(|document| &document.row).chain(&lists.unchanged);
@@ -36,10 +55,8 @@ pub(super) async fn mixed(bringer: &Bringer, lists: &Lists, named: &Named) -> Op
     let named_at = |url: &str| named.at.get(url).copied().filter(|_| !of_the_request.contains(url));
     let own_at = |row: &DocumentRow| row.at.zip(named_at(&row.url));
     if let Some(row) = rows().find(|row| own_at(row).is_some_and(is_earlier)) {
-        return differs(
-            &row.url,
-            "its `at` is earlier than the index says: a cache may have kept an edition before it",
-        );
+        let why = "its `at` is earlier than the index says: a cache may have kept an edition before it";
+        return Some(Mixed::Earlier(mixed_at(&row.url, why)));
     }
     let is_as_named = |row: &DocumentRow| own_at(row).is_some_and(|(own, named)| own == named);
     if lists.read.is_empty() || rows().count() < 2 || rows().all(is_as_named) {
@@ -58,7 +75,7 @@ pub(super) async fn mixed(bringer: &Bringer, lists: &Lists, named: &Named) -> Op
                     return differs(&url, "it has changed while the other parts were read");
                 }
             }
-            Err(error) => return Some(error),
+            Err(error) => return Some(Mixed::Changed(error)),
         }
     }
     None
@@ -101,11 +118,7 @@ pub(super) fn unfinished(lists: &Lists, named: &Named, before: &[DocumentRow]) -
 ///
 /// # Errors
 /// If a cache has kept the index: the lists are to be read again.
-pub(super) async fn older_index(
-    past_caches: &Bringer,
-    lists: &Lists,
-    named: &Named,
-) -> Result<Option<String>, SourceError> {
+pub(super) async fn older_index(past_caches: &Bringer, lists: &Lists, named: &Named) -> Result<Option<String>, Mixed> {
     let is_newer = |row: &DocumentRow, named: Option<Datetime>| {
         let is_later =
             |(own, named): (Datetime, Datetime)| own.nanos() > named.nanos().saturating_add(Snapshot::TO_WRITE);
@@ -121,8 +134,10 @@ pub(super) async fn older_index(
     };
     let before = named.indexes.iter().find(|(url, _)| *url == known.url).map(|(_, outline)| outline);
     if before.map_or(row.at != known.at, |before| !outline.is_that_of(before)) {
-        let why = "a cache has kept an edition of the index that is older than its parts";
-        return Err(SourceError::new(&known.url, Trouble::Mixed(why.to_owned())));
+        return Err(Mixed::Changed(mixed_at(
+            &known.url,
+            "a cache has kept an edition of it that is older than its parts",
+        )));
     }
     if before.is_some_and(|before| row.at != known.at || outline.times != before.times) {
         // Its times are those of the request.
@@ -136,8 +151,17 @@ pub(super) async fn older_index(
 
 /// The parts of a list, whatever their times.
 pub(super) fn parts(lists: &Lists) -> String {
+    digest_of(lists, |row| row.url.clone())
+}
+
+/// The parts of a list, and the time of each.
+pub(super) fn dated_parts(lists: &Lists) -> String {
+    digest_of(lists, |row| format!("{} {:?}", row.url, row.at))
+}
+
+fn digest_of(lists: &Lists, text: impl Fn(&DocumentRow) -> String) -> String {
     let rows = lists.read.iter().map(|document| &document.row).chain(&lists.unchanged);
-    let mut all: Vec<&str> = rows.map(|row| row.url.as_str()).collect();
+    let mut all: Vec<String> = rows.map(text).collect();
     all.sort_unstable();
     hex(&Sha256::digest(all.join("\n")))
 }

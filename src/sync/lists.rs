@@ -44,8 +44,8 @@ pub(super) struct Lists {
     pub(super) failed: Vec<SourceError>,
     /// One that is newer than what names it, while others are not: they may be being written.
     pub(super) unfinished: Option<String>,
-    /// An index that is older than all of its parts: it may not name all of them.
-    pub(super) older_index: Option<String>,
+    /// Why not all documents are of one edition, where that may last.
+    pub(super) unsettled: Vec<Unsettled>,
 }
 
 impl Lists {
@@ -142,12 +142,45 @@ pub(super) struct Named {
     pub(super) at: HashMap<String, Datetime>,
 }
 
+/// Documents that may be of different editions: until they have stayed as they are for a while, nothing is concluded from them.
+#[derive(Clone, Debug)]
+pub(super) struct Unsettled {
+    /// What kind it is.
+    pub(super) kind: UnsettledKind,
+    /// What is to stay as it is.
+    pub(super) state: String,
+    pub(super) why: String,
+}
+
+/// Kinds of [`Unsettled`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UnsettledKind {
+    /// An index is older than all of its parts: it may not name all of them.
+    OlderIndex,
+    /// A part is older than its index says.
+    EarlierPart,
+}
+
+impl UnsettledKind {
+    pub(super) const ALL: [Self; 2] = [Self::OlderIndex, Self::EarlierPart];
+
+    /// The name under which the catalog keeps since when.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::OlderIndex => "older index",
+            Self::EarlierPart => "earlier part",
+        }
+    }
+}
+
 /// Which documents of the lists are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
     /// Those that have changed.
     Changed,
     All,
+    /// Those that have changed; what they list is added, and nothing is concluded from what they do not list.
+    Additions,
 }
 
 /// What asking for one document came to.

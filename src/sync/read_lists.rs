@@ -7,7 +7,8 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 
 use super::editions;
-use super::lists::{Bringer, Got, INDEX, Lists, Named, Part};
+use super::editions::Mixed;
+use super::lists::{Bringer, Got, INDEX, Lists, Named, Part, Unsettled, UnsettledKind};
 use crate::bounds;
 use crate::catalog::DocumentRow;
 use crate::document::Datetime;
@@ -34,8 +35,23 @@ pub(super) async fn bring(bringer: &Bringer, roots: &[String], known: &[Document
                 restarts += 1;
                 continue;
             }
-            Err(mixed) => lists.failed.push(mixed),
-            Ok(older_index) => lists.older_index = older_index,
+            Err(Mixed::Changed(error)) => lists.failed.push(error),
+            Err(Mixed::Earlier(error)) => {
+                let (kind, why) = (UnsettledKind::EarlierPart, format!("{error}, or have not changed for ten minutes"));
+                lists.unsettled.push(Unsettled { kind, state: editions::dated_parts(&lists), why });
+            }
+            Ok(Some(url)) => {
+                let why = format!(
+                    "{url}: it is older than all of its parts, and may not name all of them; the set is complete when the \
+                     index is newer, or has named the same parts for ten minutes"
+                );
+                lists.unsettled.push(Unsettled {
+                    kind: UnsettledKind::OlderIndex,
+                    state: editions::parts(&lists),
+                    why,
+                });
+            }
+            Ok(None) => {}
         }
         lists.unfinished = editions::unfinished(&lists, &named, known);
         return lists;

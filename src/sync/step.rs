@@ -78,6 +78,8 @@ pub(super) struct Step<'s, 'w> {
     pub(super) ordered: bool,
     /// The resources that changed, by what was read so far, at the moment that was come to.
     told: Told,
+    /// The time of the oldest change that changed the tree; the earliest time of all for one without a time.
+    pub(super) oldest: Option<Datetime>,
     /// The time from which changes that are older than the lists are added to the history.
     pub(super) read_from: Option<Datetime>,
     /// The history, if there are such changes.
@@ -108,6 +110,7 @@ impl<'s, 'w> Step<'s, 'w> {
             absent_here: HashMap::new(),
             ordered: true,
             told: Told::default(),
+            oldest: None,
             read_from: None,
             past: None,
             keys: RandomState::new(),
@@ -201,7 +204,7 @@ impl<'s, 'w> Step<'s, 'w> {
             if how.is_exact() {
                 self.note_told(&record, !matches!(changed, Changed::Stale | Changed::Past | Changed::Moved), version);
             }
-            self.tally.count(changed);
+            self.count(changed, own);
             if let (Some(attacher), Some(version)) = (&mut attacher, version.filter(|_| !is_diff)) {
                 attacher.give_change(self.transaction, &entry, &record, version)?;
             }
@@ -323,13 +326,22 @@ impl<'s, 'w> Step<'s, 'w> {
         })
     }
 
+    /// Counts what came of a change, which has this time of its own.
+    fn count(&mut self, changed: Changed, own: Option<Datetime>) {
+        self.tally.count(changed);
+        if matches!(changed, Changed::Added | Changed::Updated | Changed::Deleted) {
+            let own = own.unwrap_or(Datetime::from_nanos(i64::MIN));
+            self.oldest = Some(self.oldest.map_or(own, |oldest| oldest.min(own)));
+        }
+    }
+
     /// The last document of a feed has been applied. What it says last of a resource is so, however often it was
     /// so before.
     pub(super) fn settle(&mut self) -> Result<(), CatalogError> {
         self.absent.extend(std::mem::take(&mut self.absent_here).into_values());
         for (record, how) in std::mem::take(&mut self.stale).into_values() {
             let (changed, _) = self.change(&record, how, true)?;
-            self.tally.count(changed);
+            self.count(changed, None);
         }
         Ok(())
     }
@@ -343,7 +355,7 @@ impl<'s, 'w> Step<'s, 'w> {
             let (changed, _) = self.change(&record, how, false)?;
             if changed != Changed::Absent {
                 self.tally.absent -= 1;
-                self.tally.count(changed);
+                self.count(changed, Some(record.begin));
             }
         }
         Ok(())

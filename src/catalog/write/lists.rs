@@ -56,4 +56,15 @@ impl Transaction<'_> {
             }
         }
     }
+
+    /// Forgets since when documents are waited for under `key`.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn stop_waiting(&self, key: &str) -> Result<()> {
+        match meta(self.connection(), key)?.is_none_or(|known| known.is_empty()) {
+            true => Ok(()),
+            false => set_meta(self.connection(), key, ""),
+        }
+    }
 }

@@ -116,20 +116,37 @@ impl Transaction<'_> {
         result.at.filter(|at| *at <= Datetime::now()).map_or(Ok(()), |at| self.put_snapshot(rset, at, true))
     }
 
-    /// Notes whether changes may have been applied that are older than lists of which not all was read.
+    /// Notes that changes were applied, the oldest of them at `oldest`, while not all of the lists is in the tree: changes that are
+    /// older than one of its documents may lie over what that lists.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn note_changes_over_lists(&self, rset: i64, may_be: bool) -> Result<()> {
-        set_meta(self.connection(), &changes_over_lists_key(rset), if may_be { "yes" } else { "" })
+    pub fn note_changes_over_lists(&self, rset: i64, oldest: Datetime) -> Result<()> {
+        let newer = "SELECT EXISTS (SELECT 1 FROM document WHERE rset = ?1 AND COALESCE(at, ?3) > ?2)";
+        let is_older: bool =
+            self.connection().query_row(newer, params![rset, oldest.nanos(), i64::MAX], |row| row.get(0))?;
+        match is_older {
+            true => set_meta(self.connection(), &changes_over_lists_key(rset), "yes"),
+            false => Ok(()),
+        }
     }
 
-    /// Whether [`Transaction::note_changes_over_lists`] was noted.
+    /// Notes that no older change lies over what the lists of a set list.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn has_changes_over_lists(&self, rset: i64) -> Result<bool> {
-        Ok(meta(self.connection(), &changes_over_lists_key(rset))?.is_some_and(|noted| !noted.is_empty()))
+    pub fn lists_are_on_top(&self, rset: i64) -> Result<()> {
+        set_meta(self.connection(), &changes_over_lists_key(rset), "")
+    }
+
+    /// Whether a change may lie over what newer lists of a set list. Of a cache in which neither was ever noted, that is so where
+    /// not all of its lists is in the tree.
+    ///
+    /// # Errors
+    /// If SQLite fails.
+    pub fn has_changes_over_lists(&self, rset: i64, state: SetState) -> Result<bool> {
+        let noted = meta(self.connection(), &changes_over_lists_key(rset))?;
+        Ok(noted.map_or(matches!(state, SetState::Partial | SetState::Held), |noted| !noted.is_empty()))
     }
 
     /// Has the lists of a set read with its next sync, or looked at.

@@ -615,7 +615,9 @@ impl<'w> Transaction<'w> {
         let mut statement = self.transaction.prepare_cached(concat!(
             "SELECT n.id, n.parent, n.name, n.version, CASE WHEN ?3 THEN v.document END,
                  ?3 AND v.document = ?7 AND v.change < ?5
-                     AND EXISTS (SELECT 1 FROM version b WHERE b.name = n.id AND b.until IS NOT NULL)
+                     AND EXISTS (SELECT 1 FROM version b WHERE b.until IS NOT NULL AND b.name IN (
+                         n.id, CASE WHEN n.name = ?8 THEN n.parent END,
+                         (SELECT c.id FROM name c WHERE c.parent = n.id AND c.name = ?8)))
              FROM name n
              LEFT JOIN version v ON (?3 OR ?4 IS NOT NULL) AND v.id = n.version
              WHERE n.rset = ?1 AND n.version IS NOT NULL
@@ -625,7 +627,8 @@ impl<'w> Transaction<'w> {
         ))?;
         let (at, seen) = (self.snapshot.map(Snapshot::at), self.snapshot.map(Snapshot::seen));
         let kinds = self.snapshot.map(Snapshot::kinds);
-        let mut rows = statement.query(params![rset, kinds, !self.kept.is_empty(), at, How::LISTED, seen, NOBODY])?;
+        let mut rows =
+            statement.query(params![rset, kinds, !self.kept.is_empty(), at, How::LISTED, seen, NOBODY, SELF])?;
         let mut doubtful = 0;
         while let Some(row) = rows.next()? {
             let id: i64 = row.get(0)?;
