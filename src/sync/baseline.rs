@@ -1,8 +1,8 @@
 //! From Resource Lists, or the manifests of a Resource Dump, to the tree (core 10, 11).
 //!
-//! First every document is brought here, then all of them are applied in one step: no transaction
-//! waits for a server. A list is read once, while it is applied; if it turns out not to be whole, what
-//! it listed stays, and nothing is deleted.
+//! First every document is downloaded, then all of them are applied in one transaction, which waits for no server. A list is
+//! parsed once, while it is applied; if it turns out not to be whole, what it listed stays, and nothing is deleted. Documents
+//! that have not changed are not read, unless only they can decide: then the transaction is undone, and all are read.
 
 use std::collections::HashSet;
 use std::path::Path;
