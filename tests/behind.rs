@@ -374,7 +374,8 @@ fn an_old_change_list_that_cannot_be_read_keeps_nothing_back_that_is_newer_than_
         let (mut source, mirror) = with_lists_due(&[("/a", "a"), ("/b", "b")], "");
         let _ = source.does("updated", "/a", 10, "a, second");
         if is_left {
-            source.list(next_second() + 1);
+            // Before the lists are due.
+            source.list(support::changes::clock() + 2);
             source.server.remove("/changelist.xml");
             is_behind(&mirror);
             let _ = mirror.refresh();

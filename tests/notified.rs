@@ -64,6 +64,22 @@ fn an_older_resource_list_takes_nothing_back_that_was_notified() {
 }
 
 #[test]
+fn what_a_list_has_of_the_second_of_its_creation_is_no_second_version() {
+    let (mut sends, mut telling, mirror) = start(false);
+    let created = telling.source.does("created", "/data/new.txt", 10, "one");
+    telling.source.list(10);
+    mirror.refreshed();
+    let updated = telling.source.does("updated", "/data/new.txt", 19, "two");
+    for (number, (until, told)) in [(19, updated), (20, created)].into_iter().enumerate() {
+        sends.send(&notification(10, until, &told));
+        dealt_with(&mirror, i64::try_from(number).unwrap() + 1);
+    }
+    agrees(&mirror, &telling.source);
+    let versions = mirror.count("SELECT count(*) FROM version v JOIN name n ON n.id = v.name WHERE n.name = 'new.txt'");
+    assert_eq!(versions, 2);
+}
+
+#[test]
 fn of_changes_within_one_second_the_list_knows_the_order() {
     // What is delivered, after which the list has been read or not: the first change, the second, in which order.
     let cases: [(bool, &[usize]); 5] =

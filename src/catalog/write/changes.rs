@@ -493,6 +493,20 @@ impl Transaction<'_> {
             )?
             .query_row(params![names.own, names.in_directory, begin], |row| row.get(0))?;
         let before = self.current_at(names, begin)?.filter(|before| before.until > begin);
+        let is_listed = |lived: &&Lived| {
+            let is_of_a_list = How::of(lived.change).is_none_or(|how| !how.is_change());
+            is_of_a_list
+                && lived.begin == begin
+                && !record.hashes.is_empty()
+                && agree(lived.hashes.as_deref(), &record.hashes)
+        };
+        if let Some(listed) = before.as_ref().filter(is_listed) {
+            // A list of that very moment had it already.
+            self.connection()
+                .prepare_cached("UPDATE version SET change = ?2, extra = ?3 WHERE id = ?1")?
+                .execute(params![listed.id, how.number(), record.extra])?;
+            return Ok(listed.id);
+        }
         let ended = before.as_ref().map(|before| before.until);
         let until = [next, current, ended].into_iter().flatten().min();
         let version = self.insert_version(names.own, NOBODY, record, None, how)?;
