@@ -60,7 +60,7 @@ pub(super) async fn bring(
 }
 
 /// As [`bring`]; nothing is done, and the answer is `None`, if documents that have not changed are to be read, too: only they
-/// show whether they list a resource that no other document lists.
+/// show whether they list a resource that no other document lists. Only with [`Scope::Changed`] is it `None`.
 async fn once(
     engine: &Arc<Engine>,
     set: &SetRow,

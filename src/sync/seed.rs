@@ -132,7 +132,7 @@ async fn with_dump(
             false => Some(read_lists::bring(&bringer, &list_urls, &own).await),
         }
     };
-    let seen = if made_from_dump && scope == Scope::Changed { known } else { &[] };
+    let seen = if made_from_dump && scope != Scope::All { known } else { &[] };
     let dump = async {
         let mut dump = dumps::bring(engine, set, &offered, seen).await;
         let fit = fits(engine, &dump)?;
