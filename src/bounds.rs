@@ -13,6 +13,7 @@
 //! holds it to them. They are plain numbers, and every room may use them.
 
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 /// What a bound counts.
@@ -246,6 +247,12 @@ pub fn duration(text: &str) -> Option<Duration> {
 #[must_use]
 pub fn count(value: u64) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
+}
+
+/// A number of entries that a cache in memory may have; at least one.
+#[must_use]
+pub fn capacity(entries: usize) -> NonZeroUsize {
+    NonZeroUsize::new(entries).unwrap_or(NonZeroUsize::MIN)
 }
 
 /// All bounds, a line each, as help shows them.

@@ -15,6 +15,7 @@
 //! **Never knows** what a resource is called or where it came from.
 
 pub mod archive;
+pub mod boot;
 pub mod private;
 pub mod warc;
 

@@ -35,6 +35,8 @@ mod editions;
 mod feeds;
 mod fill;
 mod finding;
+mod flight;
+mod freshness;
 mod gone;
 mod history;
 mod impostors;
@@ -43,11 +45,14 @@ mod ledger;
 mod leftovers;
 mod listing;
 mod lists;
+mod location;
+mod lock;
 mod members;
 mod mementos;
 mod open_files;
 mod order;
 mod outline;
+mod package;
 mod packages;
 mod packed;
 mod patches;
@@ -81,20 +86,23 @@ use crate::source::{Client, Discovery, SourceError};
 use crate::store::Store;
 
 pub use bodies::Announced;
-pub use content::{Failure, Ready};
 pub use finding::{Audit, Finding, Findings};
+pub use flight::Failure;
 pub use history::Asked;
 pub use inbox::{Heard, OfferedChannel};
+pub use open_files::Ready;
 pub use status::{Progress, Status, Trouble};
 
 pub use crate::catalog::{Channel, Subscription};
 
 use content::{Contents, Doubt};
+use freshness::Revalidated;
 use history::History;
 use ledger::Ledger;
 use lists::Bringer;
 use open_files::OpenFiles;
 use packages::Packages;
+use readahead::Readahead;
 
 /// How strictly bytes are held to what the Source lists of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -293,6 +301,7 @@ pub struct Engine {
     status: Arc<Status>,
     packages: Arc<Packages>,
     contents: Arc<Contents>,
+    readahead: Arc<Readahead>,
     history: Arc<History>,
     turn: tokio::sync::Mutex<()>,
     poll: watch::Sender<Option<Duration>>,
@@ -429,6 +438,7 @@ impl Engine {
             ledger,
             status,
             packages,
+            readahead: Arc::new(Readahead::new(Arc::clone(&contents))),
             contents,
             history,
             turn: tokio::sync::Mutex::new(()),
@@ -667,10 +677,10 @@ impl Engine {
     /// that may block.
     #[must_use]
     pub fn reading(self: &Arc<Self>, version: i64, runtime: &tokio::runtime::Handle) -> Option<Ready> {
-        let (ready, after) = self.contents.reading(version);
-        for share in after.map(|after| self.contents.following(after)).unwrap_or_default() {
-            let contents = Arc::clone(&self.contents);
-            runtime.spawn_blocking(move || contents.bring_near(&share));
+        let (ready, after) = self.readahead.reading(version);
+        for share in after.map(|after| self.readahead.following(after)).unwrap_or_default() {
+            let readahead = Arc::clone(&self.readahead);
+            runtime.spawn_blocking(move || readahead.bring_near(&share));
         }
         ready
     }
@@ -698,7 +708,7 @@ impl Engine {
 
     /// Asks a server whether it has other content for a version; false if there is a new version now.
     pub async fn revalidate(self: &Arc<Self>, version: i64) -> bool {
-        self.contents.revalidate_soon(version).await != revalidate::Revalidated::Superseded
+        self.contents.revalidate_soon(version).await != Revalidated::Superseded
     }
 
     /// The size of a version, asked for if need be.

@@ -8,7 +8,9 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 
 use super::SyncError;
-use super::content::{Contents, Failure, Ready};
+use super::content::Contents;
+use super::flight::Failure;
+use super::open_files::Ready;
 
 /// Versions that are asked of the catalog at once.
 const PAGE: usize = 1000;

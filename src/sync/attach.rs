@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::lists::{self, Budget};
-use super::packages::Package;
+use super::package::Package;
 use super::spooled::{MANIFEST, Spooled};
 use super::status::Status;
 use crate::bounds::{self, Bounds};

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use futures_util::StreamExt as _;
 
 use super::finding::{Audit, Finding};
+use super::freshness::Revalidated;
 use super::lists::{self, Budget, Lists};
 use super::read_lists;
-use super::revalidate::Revalidated;
 use super::set_rows;
 use super::spooled::Spooled;
 use super::{Engine, SyncError, check, dumps, sets};

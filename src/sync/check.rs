@@ -5,9 +5,10 @@
 
 use std::sync::Arc;
 
-use super::content::expected;
 use super::finding::{Audit, Finding};
-use super::members::{Flaw, archived};
+use super::location::expected;
+use super::members::Flaw;
+use super::package::archived;
 use super::{Engine, SyncError, packed};
 use crate::catalog::{Looked, MemberState};
 

@@ -6,32 +6,29 @@
 //! it, so that the next try finds more.
 
 use std::collections::HashMap;
-use std::fmt;
-use std::fs::File;
-use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::AtomicI64;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lru::LruCache;
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::download;
-use super::fill::Parts;
+use super::flight::{Failure, Flight, Kept};
+use super::freshness::{Freshness, is_timeless};
 use super::history::{History, Silent};
 use super::ledger::Ledger;
-use super::mementos::Location;
-use super::open_files::OpenFiles;
+use super::location::{Location, expected, represented};
+use super::lock::locked;
+use super::open_files::{OpenFiles, Ready};
 use super::packages::Packages;
-use super::ranges::Ranges;
-use super::readahead::Readahead;
-use super::revalidate::{Revalidated, is_timeless};
 use super::status::Status;
 use super::under_way::UnderWay;
 use super::{Config, Shared, Verify};
 use crate::bounds::Bounds;
+use crate::bounds::capacity;
 use crate::catalog::{Content, MemberRow, MemberState, Place, Pool, Stored, VersionRow};
-use crate::document::{Algorithm, Datetime, Link, relation};
+use crate::document::{Algorithm, Datetime};
 use crate::source::{Asked, Client, Expected, SourceError, Trouble};
 use crate::store::{Body, Store};
 
@@ -43,61 +40,9 @@ const TOUCH_EVERY: i64 = 600 * 1_000_000_000;
 /// The most sizes that wait to be asked for because somebody lists a directory.
 const MOST_EXPECTED: usize = 20_000;
 
-/// A file from which a version, or the part of it that was asked for, can be read.
-#[derive(Clone, Debug)]
-pub struct Ready {
-    /// To be read at offsets.
-    pub body: Body,
-    /// Bytes of the whole.
-    pub size: u64,
-    /// Whether a hash or a length of the Source agreed with the whole.
-    pub verified: bool,
-}
-
-/// Why a version cannot be had. For a reader it is EIO; the reason is in the log and in the status.
-#[derive(Clone, Debug)]
-pub struct Failure(Arc<str>);
-
-impl Failure {
-    pub(super) fn new(reason: impl Into<Arc<str>>) -> Self {
-        Self(reason.into())
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
 /// Bytes are not what they should be. Whoever looks into it says so when it is done.
 #[derive(Debug)]
 pub(super) struct Doubt(pub(super) oneshot::Sender<()>);
-
-/// The fetching of one version.
-#[derive(Debug)]
-pub(super) struct Flight {
-    pub(super) done: watch::Sender<Option<Result<Ready, Failure>>>,
-    /// Set once bytes may be served before the whole is there.
-    pub(super) stream: OnceLock<(Arc<File>, u64)>,
-    /// What of it is there.
-    pub(super) parts: Arc<Parts>,
-}
-
-/// Whether content that has come is a version's now.
-pub(super) enum Kept {
-    Yes,
-    /// Readers were shown this size, in bytes.
-    OtherSize(u64),
-    /// Readers were given other bytes.
-    OtherBytes,
-}
-
-impl Flight {
-    pub(super) fn new() -> Self {
-        Self { done: watch::Sender::new(None), stream: OnceLock::new(), parts: Arc::new(Parts::new(Ranges::default())) }
-    }
-}
 
 /// Why a version that was seen is no more.
 const REPLACED: &str = "it was not what had been said of it, and another has taken its place; open the file anew";
@@ -114,7 +59,6 @@ pub(super) struct Contents {
     pub(super) status: Arc<Status>,
     pub(super) files: OpenFiles,
     pub(super) bounds: Bounds,
-    pub(super) readahead: Readahead,
     pub(super) packages: Arc<Packages>,
     /// Archives that do not answer. The Source itself is always asked.
     silent: Silent,
@@ -129,29 +73,13 @@ pub(super) struct Contents {
     flights: Mutex<HashMap<i64, Arc<Flight>>>,
     /// Sizes that are being looked for.
     sizing: UnderWay<Result<u64, Failure>>,
-    /// Content that its server is asked for again.
-    pub(super) revalidating: UnderWay<Revalidated>,
     failures: Mutex<LruCache<i64, (Instant, Failure)>>,
-    /// How old content may be that only its server can tell to be current; `None`: of any age.
-    pub(super) revalidate: Option<Duration>,
-    /// Such content that was looked at before then is looked at again, by our clock.
-    pub(super) fresh_since: AtomicI64,
-    /// When such content was looked at that is not noted in the catalog yet.
-    pub(super) checked: Mutex<LruCache<i64, Datetime>>,
+    /// When content was looked at that only its server can tell to be current.
+    pub(super) freshness: Freshness,
     /// Bodies that came for files of several formats, and the URIs of two of those.
     pub(super) impostors: Mutex<LruCache<[u8; 32], [String; 2]>>,
-    /// Whether there may be such content.
-    pub(super) timeless: AtomicBool,
     expected: Arc<Semaphore>,
     expected_slots: Arc<Semaphore>,
-}
-
-pub(super) fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-pub(super) fn capacity(size: usize) -> NonZeroUsize {
-    NonZeroUsize::new(size).unwrap_or(NonZeroUsize::MIN)
 }
 
 impl Contents {
@@ -174,7 +102,6 @@ impl Contents {
             status,
             files,
             bounds,
-            readahead: Readahead::new(),
             packages: Arc::clone(packages),
             silent: Silent::new(),
             history: Arc::clone(history),
@@ -184,13 +111,9 @@ impl Contents {
             patching: Arc::new(Semaphore::new(1)),
             flights: Mutex::new(HashMap::new()),
             sizing: UnderWay::default(),
-            revalidating: UnderWay::default(),
             failures: Mutex::new(LruCache::new(capacity(10_000))),
-            revalidate: config.revalidate,
-            fresh_since: AtomicI64::new(i64::MIN),
-            checked: Mutex::new(LruCache::new(capacity(10_000))),
+            freshness: Freshness::new(config.revalidate),
             impostors: Mutex::new(LruCache::new(capacity(1000))),
-            timeless: AtomicBool::new(false),
             expected: Arc::new(Semaphore::new(MOST_EXPECTED)),
             expected_slots: Arc::new(Semaphore::new(ahead)),
         })
@@ -266,7 +189,7 @@ impl Contents {
 
     /// Forgets what failed a moment ago, and what was found to be current: who asks now gets a new answer.
     pub(super) fn try_again(&self) {
-        self.fresh_since.store(Datetime::now().nanos(), Ordering::Release);
+        self.freshness.check_again();
         locked(&self.failures).clear();
     }
 
@@ -436,7 +359,7 @@ impl Contents {
                     self.status.update(|progress| progress.fetched_bytes += served.content.size);
                     let ready = self.land(&row, served.content);
                     if ready.is_ok() && (is_timeless(&row) || row.current && row.media.is_none()) {
-                        self.note_checked(version, served.validators, served.media);
+                        self.freshness.note(&self.ledger, version, served.validators, served.media);
                     }
                     return ready;
                 }
@@ -630,34 +553,6 @@ pub(super) fn tidy(store: &Store, readers: &Pool) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-pub(super) fn expected(row: &VersionRow) -> Expected {
-    let listed = row.size.filter(|_| !row.settled && row.extra.encoding.is_none());
-    Expected {
-        length: row.extra.length.or(listed),
-        hashes: row.hashes.clone(),
-        encoding: row.extra.encoding.clone(),
-        media: row.media.clone(),
-    }
-}
-
-/// Where the alternate is that is taken for a resource.
-pub(super) fn represented(row: &VersionRow) -> Option<String> {
-    let href = row.extra.preferred()?;
-    url::Url::parse(&row.uri).ok()?.join(href).ok().map(String::from)
-}
-
-pub(super) fn duplicates(row: &VersionRow) -> Vec<(u32, String)> {
-    row.extra
-        .links
-        .iter()
-        .filter(|link| link.get("rel").is_some_and(|rel| relation::is_any(rel, &relation::DUPLICATE)))
-        .filter_map(|link| {
-            let href = url::Url::parse(&row.uri).ok()?.join(link.get("href")?.trim()).ok()?;
-            Some((Link::priority_of(link.get("pri").map(String::as_str)), href.to_string()))
-        })
-        .collect()
 }
 
 fn reason(row: &VersionRow, errors: &[SourceError]) -> String {

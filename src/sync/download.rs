@@ -7,10 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Verify;
-use super::content::Flight;
 use super::fill::{Fill, MOST_BREAKS, Notes, Result, is_same, whole};
-use super::ledger::boot;
-use super::mementos::Location;
+use super::flight::Flight;
+use super::location::Location;
 use super::status::Status;
 use crate::bounds::{self, Bounds};
 use crate::catalog::Content;
@@ -18,6 +17,7 @@ use crate::source::{
     Answer, Asked, Client, Expected, Form, Hasher, SourceError, Sums, Trouble, Validators, decode, verify,
 };
 use crate::store::Store;
+use crate::store::boot::boot_id;
 
 /// Up to this size a body is held in memory until it is verified.
 const SMALL: u64 = 1 << 20;
@@ -181,7 +181,7 @@ impl Job<'_> {
     fn notes(&self) -> Option<Notes> {
         let notes = Notes::read(&self.store.partial_notes(self.version))?;
         let held_to_a_hash = !self.expected.hashes.is_empty() && self.strict();
-        let trusted = notes.validator.is_some() && (notes.boot == boot() || held_to_a_hash);
+        let trusted = notes.validator.is_some() && (notes.boot == boot_id() || held_to_a_hash);
         (notes.url == self.place.url && trusted && notes.ranges.len() > 0).then_some(notes)
     }
 

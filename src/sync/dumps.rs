@@ -20,7 +20,7 @@ use url::Url;
 
 use super::attach;
 use super::lists::Lists;
-use super::packages::Package;
+use super::package::Package;
 use super::spooled::{About, MANIFEST, Spooled};
 use super::status::Status;
 use super::{Engine, SyncError};

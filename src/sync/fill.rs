@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use super::ledger::boot;
 use super::ranges::Ranges;
 use super::status::Status;
 use crate::source::{Answer, Asked, Client, SourceError, Trouble};
 use crate::store::Store;
+use crate::store::boot::boot_id;
 
 /// How much is fetched at once around a part that a reader waits for.
 pub(super) const PART: u64 = 4 << 20;
@@ -85,7 +85,7 @@ impl Notes {
             url: url.to_owned(),
             validator: answer.validators().strong().map(str::to_owned),
             total: whole(answer),
-            boot: boot(),
+            boot: boot_id(),
             ..Self::default()
         }
     }

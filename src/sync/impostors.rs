@@ -3,9 +3,11 @@
 
 use std::io::Read as _;
 
-use super::content::{Contents, expected, locked};
+use super::content::Contents;
 use super::download::Served;
-use super::mementos::Location;
+use super::location::Location;
+use super::location::expected;
+use super::lock::locked;
 use crate::catalog::VersionRow;
 use crate::source::{Expected, SourceError, Trouble};
 

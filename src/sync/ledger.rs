@@ -22,6 +22,7 @@ use crate::catalog::{
     CatalogError, Changes, Content, KnownContent, Looked, MemberState, News, Stored, Transaction, Writer,
 };
 use crate::document::Datetime;
+use crate::store::boot::boot_id;
 use crate::store::{Object, Store};
 
 /// How often what came into the store is brought to the disk.
@@ -666,12 +667,12 @@ fn flush(writer: &mut Writer, store: &Store) -> Result<(), CatalogError> {
     let transaction = writer.begin(true)?;
     transaction.all_durable()?;
     transaction.commit()?;
-    writer.set_meta("boot", &boot())
+    writer.set_meta("boot", &boot_id())
 }
 
 /// After the machine went down, content that may not have reached the disk is looked at again.
 fn recheck(writer: &mut Writer, store: &Store, status: &Status) -> Result<(), SyncError> {
-    let now = boot();
+    let now = boot_id();
     if writer.meta("boot")?.is_some_and(|before| before != now) {
         let mut bad = Vec::new();
         for (object, sha256) in writer.not_durable()? {
@@ -701,9 +702,4 @@ fn recheck(writer: &mut Writer, store: &Store, status: &Status) -> Result<(), Sy
     }
     writer.set_meta("boot", &now)?;
     Ok(())
-}
-
-/// What tells one run of the machine from the next.
-pub(super) fn boot() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
 }

@@ -11,12 +11,13 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 
 use super::ledger::Ledger;
-use super::packages::Package;
+use super::package::Package;
+use super::package::archived;
 use super::status::Status;
 use super::{SyncError, Verify};
-use crate::catalog::{Looked, MemberRow, MemberState, Pool, UnseenMember};
+use crate::catalog::{Looked, MemberState, Pool, UnseenMember};
 use crate::source::{Expected, Hasher, Sums, verify};
-use crate::store::archive::{ArchiveError, Member, Method};
+use crate::store::archive::{ArchiveError, Member};
 
 /// Up to this size a member is inflated in memory whenever it is read.
 const SMALL: u64 = 1 << 20;
@@ -30,18 +31,6 @@ const WRITE_EACH: usize = 2000;
 /// Whether a member is inflated in memory whenever it is read.
 pub(super) fn is_small(member: &Member) -> bool {
     member.size <= SMALL && member.compressed <= SMALL
-}
-
-/// The member as the package's own format has it.
-pub(super) fn archived(row: &MemberRow) -> Member {
-    Member {
-        header: row.header,
-        compressed: row.compressed,
-        size: row.size,
-        crc: row.crc,
-        name_length: row.name_length,
-        method: if row.deflated { Method::Deflated } else { Method::Stored },
-    }
 }
 
 /// Why a member is not served.

@@ -4,98 +4,14 @@
 //! An archive that rewrites pages has the original bytes elsewhere: those are asked for first. What an archive
 //! answers is held to the time that it gave: asked for a capture that it does not have, it may give another.
 
-use super::content::{Contents, Failure, duplicates, expected, represented};
+use super::content::Contents;
+use super::flight::Failure;
+use super::location::{Location, duplicates, expected, represented};
 use crate::catalog::{MementoRow, VersionRow};
-use crate::document::Datetime;
-use crate::source::{Answer, SourceError, Trouble, locations};
-use crate::versions;
+use crate::source::{SourceError, Trouble, locations};
 
 /// The most mementos of a version that are asked.
 const MOST_PLACES: usize = 8;
-
-/// A place to fetch a version from.
-#[derive(Clone, Debug)]
-pub(super) struct Location {
-    pub(super) url: String,
-    pub(super) memento: Option<Remembered>,
-}
-
-/// What the place is known as, where it is a version's alone.
-#[derive(Clone, Debug)]
-pub(super) struct Remembered {
-    /// URI-M.
-    url: String,
-    /// What the answer's Memento-Datetime is held to.
-    datetime: Option<Datetime>,
-    /// Whether it has to be asked for with that time.
-    negotiated: bool,
-    /// Whether this is where the archive has the original bytes.
-    original: bool,
-    /// When the version came into force.
-    begin: Datetime,
-    /// Whether the URL is one where the resource itself is had: it has the newest version, but for who negotiates.
-    shared: bool,
-}
-
-impl Location {
-    /// What has to be asked for beside the URL.
-    pub(super) fn accept_datetime(&self) -> Option<String> {
-        let memento = self.memento.as_ref().filter(|memento| memento.negotiated)?;
-        memento.datetime.map(versions::http_date)
-    }
-
-    /// Holds an answer to the time of the version that was asked for. `verifiable` says that its bytes will be held
-    /// to a hash.
-    pub(super) fn check(&self, answer: &Answer, verifiable: bool) -> Result<(), SourceError> {
-        let Some(memento) = &self.memento else { return Ok(()) };
-        if !matches!(answer.status, 200 | 206) {
-            return Err(SourceError::new(&self.url, Trouble::Archived(answer.status)));
-        }
-        let other = |what: String| Err(SourceError::new(&self.url, Trouble::Nowhere(what)));
-        let given = versions::memento_datetime(&answer.headers);
-        // It may lead out of the archive, to what is there now, or to another capture.
-        let led_away = !answer.passed.is_empty();
-        let wanted = memento.datetime.or(led_away.then_some(memento.begin).filter(|_| !verifiable));
-        match (given, wanted) {
-            (Some(given), Some(wanted)) if given.second() != wanted.second() => {
-                other(format!("the archive gives the version of {given}, not of {wanted}"))
-            }
-            (None, _) if memento.negotiated || !verifiable && (led_away || memento.shared || memento.original) => {
-                other(format!("{} does not say of what time it is", answer.url))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Whether what failed here is not to be asked of another place for the same memento: what passes may be asked
-    /// again, and that place has something else.
-    pub(super) fn keeps_from(&self, next: &Self, error: &SourceError) -> bool {
-        let passes = error.trouble.passes() || error.trouble.is_away();
-        let url = |place: &Self| place.memento.as_ref().map(|memento| memento.url.clone());
-        passes && self.memento.as_ref().is_some_and(|memento| memento.original) && url(self) == url(next)
-    }
-
-    pub(super) fn plain(url: String) -> Self {
-        Self { url, memento: None }
-    }
-
-    /// Where a memento is asked for, in this order.
-    fn of_memento(row: &MementoRow, version: &VersionRow, shared: bool) -> Vec<Self> {
-        let location = |url: String, original| Self {
-            memento: Some(Remembered {
-                url: row.url.clone(),
-                datetime: row.datetime,
-                negotiated: row.negotiated,
-                original,
-                begin: version.begin,
-                shared,
-            }),
-            url,
-        };
-        let raw = versions::original_bytes(&row.url).filter(|_| !row.negotiated);
-        raw.map(|raw| location(raw, true)).into_iter().chain([location(row.url.clone(), false)]).collect()
-    }
-}
 
 impl Contents {
     /// Where a version is fetched from, the best first.

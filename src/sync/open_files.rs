@@ -6,13 +6,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lru::LruCache;
 
-use super::content::Ready;
-use super::packages::Package;
+use super::package::Package;
 use crate::bounds::{self, Bounds};
 use crate::catalog::Stored;
+use crate::store::Body;
 
 /// The most bytes of inflated content that stay in memory.
 const MOST_BYTES: u64 = 8 << 20;
+
+/// A file from which a version, or the part of it that was asked for, can be read.
+#[derive(Clone, Debug)]
+pub struct Ready {
+    /// To be read at offsets.
+    pub body: Body,
+    /// Bytes of the whole.
+    pub size: u64,
+    /// Whether a hash or a length of the Source agreed with the whole.
+    pub verified: bool,
+}
 
 #[derive(Debug)]
 struct Inner {

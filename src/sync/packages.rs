@@ -8,17 +8,17 @@
 mod download;
 mod recast;
 
-use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, Semaphore};
 
 use super::fill::{MOST_BREAKS, Notes, Parts, Result, Wanted, part};
-use super::ledger::{Ledger, boot};
-use super::members::archived;
+use super::ledger::Ledger;
+use super::lock::locked;
 use super::open_files::OpenFiles;
+use super::package::{Asking, Known, NOWHERE, Package, archived};
 use super::status::Status;
 use super::{Shared, SyncError};
 use crate::bounds::{self, Bounds};
@@ -26,6 +26,7 @@ use crate::catalog::{CatalogError, PackageRow, Pool, Stored};
 use crate::source::{Client, SourceError, Trouble};
 use crate::store::Store;
 use crate::store::archive::{ArchiveError, Directory, Found, Member, Partial};
+use crate::store::boot::boot_id;
 
 /// The most packages that are downloaded at once.
 const MOST_AT_ONCE: usize = 4;
@@ -45,138 +46,6 @@ const SMALL: u64 = 16 << 20;
 const COUNT_EACH: u64 = 1 << 20;
 /// How often it is noted that a package is in use.
 const TOUCH_EVERY: Duration = Duration::from_secs(10);
-
-/// No download is under way.
-const NOWHERE: u64 = u64::MAX;
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What a server has shown of a package.
-#[derive(Clone, Debug, Default)]
-struct Known {
-    total: Option<u64>,
-    validator: Option<String>,
-    /// Whether the server gives parts of it.
-    ranges: Option<bool>,
-    failed: Option<SourceError>,
-}
-
-/// One package, as much of it as is here.
-#[derive(Debug)]
-pub(super) struct Package {
-    pub(super) id: i64,
-    /// How often its bytes were begun anew.
-    pub(super) epoch: i64,
-    pub(super) url: String,
-    /// In bytes, as the dump lists it.
-    listed: Option<u64>,
-    pub(super) file: Arc<File>,
-    pub(super) doubtful: AtomicBool,
-    /// Whether its server has no ZIP file, so that nothing of it can be read before it was written as one.
-    recast: AtomicBool,
-    parts: Arc<Parts>,
-    known: Mutex<Known>,
-    whole: AtomicBool,
-    /// Whether a download was begun, or waits for its turn.
-    busy: AtomicBool,
-    /// Where the download is, once it has its turn.
-    stream: AtomicU64,
-    /// Parts that are being fetched aside.
-    asked: Mutex<Vec<(u64, u64)>>,
-    touched: Mutex<Option<Instant>>,
-    /// How many bytes of it the catalog knows to be here.
-    counted: AtomicU64,
-    /// Whether its file has left the store: what comes now is nobody's.
-    gone: AtomicBool,
-    /// Held by whoever goes through its members.
-    pub(super) looking: Arc<tokio::sync::Mutex<()>>,
-}
-
-impl Package {
-    /// Its length in bytes, once it is known.
-    pub(super) fn total(&self) -> Option<u64> {
-        locked(&self.known).total
-    }
-
-    /// Whether all of it is here.
-    pub(super) fn is_whole(&self) -> bool {
-        self.whole.load(Ordering::Acquire)
-    }
-
-    /// Whether it was written anew here, or will be.
-    pub(super) fn is_recast(&self) -> bool {
-        self.recast.load(Ordering::Acquire)
-    }
-
-    /// Whether the bytes from the one offset up to the other are here, as far as it reaches.
-    pub(super) fn has(&self, begin: u64, end: u64) -> bool {
-        if self.is_whole() {
-            return true;
-        }
-        if self.is_recast() {
-            return false;
-        }
-        let end = self.total().map_or(end, |total| end.min(total));
-        self.parts.ranges().contains(begin, end)
-    }
-
-    /// Whether the bytes of a member are here.
-    pub(super) fn has_member(&self, member: &Member) -> bool {
-        let (begin, end) = member.extent();
-        // Only the local header tells how long that is.
-        self.has(begin, end)
-            && member.data(&self.file).is_ok_and(|data| self.has(begin, data.saturating_add(member.compressed)))
-    }
-
-    fn downloading(&self) -> Option<u64> {
-        Some(self.stream.load(Ordering::Acquire)).filter(|at| *at != NOWHERE)
-    }
-
-    /// Its file has left the store.
-    pub(super) fn left(&self) {
-        self.gone.store(true, Ordering::Release);
-    }
-
-    /// Whether its file has left the store.
-    pub(super) fn has_left(&self) -> bool {
-        self.gone.load(Ordering::Acquire)
-    }
-
-    /// Whether a download of it is under way, or waits for its turn.
-    pub(super) fn is_busy(&self) -> bool {
-        self.busy.load(Ordering::Acquire)
-    }
-
-    fn is_asked(&self, begin: u64, end: u64) -> bool {
-        locked(&self.asked).iter().any(|(from, to)| *from <= begin && end <= *to)
-    }
-}
-
-/// Takes a part off the list of those that are fetched, however that ends.
-struct Asking<'p> {
-    package: &'p Package,
-    part: (u64, u64),
-}
-
-impl<'p> Asking<'p> {
-    fn begin(package: &'p Package, part: (u64, u64)) -> Self {
-        locked(&package.asked).push(part);
-        Self { package, part }
-    }
-}
-
-impl Drop for Asking<'_> {
-    fn drop(&mut self) {
-        let mut asked = locked(&self.package.asked);
-        if let Some(at) = asked.iter().position(|part| *part == self.part) {
-            asked.swap_remove(at);
-        }
-        drop(asked);
-        self.package.parts.progress();
-    }
-}
 
 /// All packages of the mirror.
 #[derive(Debug)]
@@ -229,7 +98,7 @@ impl Packages {
         let file = Arc::new(self.store.package(row.id)?);
         let is_whole = row.whole && row.size == Some(file.metadata()?.len());
         let notes = if is_whole { None } else { Notes::read(&self.store.package_notes(row.id)) };
-        let notes = notes.filter(|notes| notes.url == row.url && notes.boot == boot() && notes.validator.is_some());
+        let notes = notes.filter(|notes| notes.url == row.url && notes.boot == boot_id() && notes.validator.is_some());
         let known = match &notes {
             Some(notes) => {
                 Known { total: notes.total, validator: notes.validator.clone(), ranges: Some(true), failed: None }
@@ -642,7 +511,7 @@ pub(super) fn tidy(store: &Store, readers: &Pool, ledger: &Ledger) -> std::resul
         let sound = match row.whole {
             true => row.size == Some(length),
             false => Notes::read(&store.package_notes(row.id))
-                .is_some_and(|notes| notes.url == row.url && notes.boot == boot() && notes.validator.is_some()),
+                .is_some_and(|notes| notes.url == row.url && notes.boot == boot_id() && notes.validator.is_some()),
         };
         if !sound {
             store.forget_package(row.id).map_err(disk)?;

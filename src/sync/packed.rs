@@ -9,10 +9,14 @@ use std::io::{Read, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::content::{Contents, Failure, Flight, Kept, Ready};
+use super::content::Contents;
 use super::download::{Judge, Served};
-use super::members::{Flaw, archived, hold, is_small};
-use super::packages::Package;
+use super::flight::{Failure, Flight, Kept};
+use super::location::expected;
+use super::members::{Flaw, hold, is_small};
+use super::open_files::Ready;
+use super::package::Package;
+use super::package::archived;
 use super::{SyncError, Verify};
 use crate::catalog::{Content, Looked, MemberRow, MemberState, Stored, VersionRow};
 use crate::source::{Expected, Form, Hasher, SourceError, Trouble};
@@ -102,7 +106,7 @@ impl Contents {
 
     /// What the bytes of a member, as coded, are held to.
     fn expected_of_member(&self, row: &VersionRow, member: &MemberRow) -> Expected {
-        let expected = super::content::expected(row);
+        let expected = expected(row);
         match self.verify {
             Verify::Off => Expected { encoding: expected.encoding, ..Expected::default() },
             _ => Expected { hashes: member.hashes.clone().unwrap_or(expected.hashes), ..expected },

@@ -6,8 +6,11 @@
 use std::sync::{Arc, PoisonError};
 
 use super::Verify;
-use super::content::{Contents, Flight, Ready, expected};
-use super::members::archived;
+use super::content::Contents;
+use super::flight::Flight;
+use super::location::expected;
+use super::open_files::Ready;
+use super::package::archived;
 use crate::catalog::{Content, MemberRow, VersionRow};
 use crate::document::{Link, relation};
 use crate::patch::{self, Kind};

@@ -6,11 +6,14 @@
 //!
 //! Only what is in the cache is brought; nothing is asked of the Source.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use lru::LruCache;
 
-use super::content::{Contents, Ready, capacity};
+use super::content::Contents;
+use super::lock::locked;
+use super::open_files::Ready;
+use crate::bounds::capacity;
 use crate::store::Body;
 
 /// How many files are brought at once.
@@ -24,7 +27,10 @@ const REMEMBERED: usize = 256;
 
 /// What was read lately.
 #[derive(Debug)]
-pub(super) struct Readahead(Mutex<Inner>);
+pub(super) struct Readahead {
+    contents: Arc<Contents>,
+    inner: Mutex<Inner>,
+}
 
 #[derive(Debug)]
 struct Inner {
@@ -35,29 +41,32 @@ struct Inner {
 }
 
 impl Readahead {
-    pub(super) fn new() -> Self {
-        let (opened, middles) = (LruCache::new(capacity(REMEMBERED)), LruCache::new(capacity(REMEMBERED)));
-        Self(Mutex::new(Inner { opened, middles }))
+    pub(super) fn new(contents: Arc<Contents>) -> Self {
+        Self {
+            contents,
+            inner: Mutex::new(Inner {
+                opened: LruCache::new(capacity(REMEMBERED)),
+                middles: LruCache::new(capacity(REMEMBERED)),
+            }),
+        }
     }
 
     fn with<T>(&self, look: impl FnOnce(&mut Inner) -> T) -> T {
-        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        look(&mut locked(&self.inner))
     }
-}
 
-impl Contents {
     /// As [`Contents::ready`], for a reader; also says after which version files are to be brought now, if any.
     pub(super) fn reading(&self, version: i64) -> (Option<Ready>, Option<i64>) {
-        if let Some(ready) = self.files.get(version) {
-            return (Some(ready), self.readahead.with(|inner| inner.middles.pop(&version)));
+        if let Some(ready) = self.contents.files.get(version) {
+            return (Some(ready), self.with(|inner| inner.middles.pop(&version)));
         }
-        let ready = self.ready(version);
+        let ready = self.contents.ready(version);
         if ready.is_none() {
             return (None, None);
         }
         // What cannot be asked is not brought; a failure shows where it is asked for.
-        let before = self.readers.ask(|reader| reader.before(version)).ok().flatten();
-        let follows = self.readahead.with(|inner| {
+        let before = self.contents.readers.ask(|reader| reader.before(version)).ok().flatten();
+        let follows = self.with(|inner| {
             inner.opened.put(version, ());
             before.is_some_and(|before| inner.opened.contains(&before))
         });
@@ -66,9 +75,9 @@ impl Contents {
 
     /// The versions that follow this one in its directory, to be brought: as many hands' shares of them.
     pub(super) fn following(&self, after: i64) -> Vec<Vec<i64>> {
-        let versions = self.readers.ask(|reader| reader.following(after, WINDOW)).unwrap_or_default();
+        let versions = self.contents.readers.ask(|reader| reader.following(after, WINDOW)).unwrap_or_default();
         if let (Some(middle), Some(last)) = (versions.get(versions.len() / 2), versions.last()) {
-            self.readahead.with(|inner| inner.middles.put(*middle, *last));
+            self.with(|inner| inner.middles.put(*middle, *last));
         }
         (0..HANDS).map(|hand| versions.iter().copied().skip(hand).step_by(HANDS).collect()).collect()
     }
@@ -76,8 +85,8 @@ impl Contents {
     /// Brings those of these versions that are in the cache to where they are read fast.
     pub(super) fn bring_near(&self, versions: &[i64]) {
         for version in versions {
-            if self.files.get(*version).is_none()
-                && let Some(Ready { body: Body::File(file, begin, size), .. }) = self.ready(*version)
+            if self.contents.files.get(*version).is_none()
+                && let Some(Ready { body: Body::File(file, begin, size), .. }) = self.contents.ready(*version)
             {
                 // Advice; a file system that takes none reads when it is asked.
                 let length = std::num::NonZeroU64::new(size.min(MOST));

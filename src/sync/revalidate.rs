@@ -3,39 +3,23 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use super::Verify;
-use super::content::{Contents, Flight, expected, locked, represented};
+use super::content::Contents;
 use super::download::{self, Served};
-use super::mementos::Location;
-use crate::catalog::{Content, KnownContent, VersionRow};
-use crate::document::Datetime;
+use super::flight::Flight;
+use super::freshness::{Revalidated, is_timeless, known_content};
+use super::location::{Location, expected, represented};
+use crate::catalog::{Content, VersionRow};
 use crate::source::Validators;
 
 /// The part of `timeout` that an answer to open waits.
 const SHARE: f32 = 0.4;
 
-/// What became of content that was asked for again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Revalidated {
-    /// It is what the server has.
-    Current,
-    /// Why that is not known: what is here is served.
-    Unknown(String),
-    /// There is a new version.
-    Superseded,
-}
-
-/// Whether only its server can tell whether the content of a version is still that of its resource.
-pub(super) fn is_timeless(row: &VersionRow) -> bool {
-    row.current && row.dated != 1 && row.hashes.is_empty() && row.member.is_none()
-}
-
 impl Contents {
     /// Whether an answer to open must wait for a server: then [`Contents::revalidate`] is to be called.
     pub(super) fn is_due(&self, version: i64) -> bool {
-        let Some(interval) = self.revalidate.filter(|_| !self.offline) else { return false };
+        let Some(interval) = self.freshness.interval.filter(|_| !self.offline) else { return false };
         if !self.has_timeless() {
             return false;
         }
@@ -49,10 +33,7 @@ impl Contents {
         });
         // A catalog that fails says so where the content is read.
         let Ok(Some(known)) = known else { return false };
-        let pending = locked(&self.checked).get(&version).copied();
-        let checked = pending.max(known.map(|known| known.checked));
-        let after = self.fresh_since.load(Ordering::Acquire);
-        checked.is_none_or(|checked| checked.nanos() < after || age(checked) >= interval)
+        self.freshness.is_due(version, known.map(|known| known.checked), interval)
     }
 
     /// The content of a version, be it that it came a moment ago.
@@ -62,18 +43,18 @@ impl Contents {
 
     /// Whether there may be content that is to be looked at again.
     pub(super) fn has_timeless(&self) -> bool {
-        if !self.timeless.load(Ordering::Relaxed) {
+        if !self.freshness.timeless.load(Ordering::Relaxed) {
             let found = self.readers.ask(|reader| reader.has_timeless()).unwrap_or(false);
-            self.timeless.fetch_or(found, Ordering::Relaxed);
+            self.freshness.timeless.fetch_or(found, Ordering::Relaxed);
         }
-        self.timeless.load(Ordering::Relaxed)
+        self.freshness.timeless.load(Ordering::Relaxed)
     }
 
     /// Asks whether content is still what its server has. A server that does not answer leaves it as it is, until the next time.
     /// One asking at a time for a version; it goes on if nobody waits for it any more.
     pub(super) async fn revalidate(self: &Arc<Self>, version: i64) -> Revalidated {
         let asking = Arc::clone(self);
-        let asked = self.revalidating.once(version, async move { asking.ask_again(version).await });
+        let asked = self.freshness.revalidating.once(version, async move { asking.ask_again(version).await });
         asked.await.unwrap_or_else(|| Revalidated::Unknown("a bug ended the request; see the log".to_owned()))
     }
 
@@ -93,7 +74,7 @@ impl Contents {
             .map(|known| Validators { etag: known.etag, last_modified: known.last_modified, settled: true })
             .filter(|known| *known != Validators::default());
         // Who opens it meanwhile gets what is here.
-        self.note_checked(version, known.clone().unwrap_or_default(), None);
+        self.freshness.note(&self.ledger, version, known.clone().unwrap_or_default(), None);
         let place = Location::plain(represented(&row).unwrap_or_else(|| row.uri.clone()));
         let (flight, expected) = (Arc::new(Flight::new()), expected(&row));
         let job = download::Job {
@@ -132,7 +113,7 @@ impl Contents {
             }
         };
         if now.sha256 == content.sha256 {
-            self.note_checked(version, validators, media);
+            self.freshness.note(&self.ledger, version, validators, media);
             return Revalidated::Current;
         }
         self.ledger.renewed(version, now, known_content(validators, media));
@@ -144,25 +125,4 @@ impl Contents {
             }
         }
     }
-
-    /// Notes what a server said of the content of a version just now.
-    pub(super) fn note_checked(&self, version: i64, validators: Validators, media: Option<String>) {
-        let known = known_content(validators, media);
-        // It is in the catalog a moment later.
-        locked(&self.checked).put(version, known.checked);
-        self.ledger.checked(version, known);
-    }
-}
-
-fn known_content(validators: Validators, media: Option<String>) -> KnownContent {
-    let Validators { etag, last_modified, settled } = validators;
-    // Written just now, it may be written again within the same second.
-    let last_modified = last_modified.filter(|_| settled || etag.is_some());
-    KnownContent { etag, last_modified, media, checked: Datetime::now() }
-}
-
-fn age(moment: Datetime) -> Duration {
-    let age = Datetime::now().nanos().saturating_sub(moment.nanos());
-    // A clock that was set back says nothing.
-    u64::try_from(age).map_or(Duration::MAX, Duration::from_nanos)
 }

@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use tempfile::TempPath;
 use url::Url;
 
-use super::packages::Package;
+use super::package::Package;
 use crate::bounds::Bounds;
 use crate::catalog::DocumentRow;
 use crate::document::{Attributes, Datetime, Dialect, DocumentError, Entry, Facts, Head, Limits, Reader, Warnings};

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{COUNT_EACH, LEAST_PART, NOWHERE, Package, Packages, locked, recast};
+use super::{COUNT_EACH, LEAST_PART, Packages, recast};
 use crate::catalog::{PackageRow, Stored};
 use crate::source::{Asked, Expected, Hasher, SourceError, Trouble, verify};
+use crate::store::boot::boot_id;
 use crate::sync::fill::{Fill, MOST_BREAKS, Notes, Result, whole};
-use crate::sync::ledger::boot;
+use crate::sync::lock::locked;
+use crate::sync::package::{NOWHERE, Package};
 
 impl Packages {
     /// Begins to bring a package here, if nobody does: all of it, or these parts of it.
@@ -216,7 +218,7 @@ impl Packages {
             validator: known.validator,
             total: known.total,
             ranges: package.parts.ranges().clone(),
-            boot: boot(),
+            boot: boot_id(),
             streamed: false,
         }
     }
