@@ -27,11 +27,13 @@ mod behind;
 mod bodies;
 mod changes;
 mod check;
+mod config;
 mod content;
 mod continuity;
 mod download;
 mod dumps;
 mod editions;
+mod error;
 mod feeds;
 mod fill;
 mod finding;
@@ -68,6 +70,7 @@ mod sets;
 mod spooled;
 mod status;
 mod step;
+mod summary;
 mod under_way;
 
 use std::path::Path;
@@ -86,6 +89,9 @@ use crate::source::{Client, Discovery, SourceError};
 use crate::store::Store;
 
 pub use bodies::Announced;
+pub use config::{Adjustment, Config, SeedFrom, Verify};
+pub use error::SyncError;
+pub use summary::{Summary, Trigger};
 pub use finding::{Audit, Finding, Findings};
 pub use flight::Failure;
 pub use history::Asked;
@@ -104,131 +110,6 @@ use open_files::OpenFiles;
 use packages::Packages;
 use readahead::Readahead;
 
-/// How strictly bytes are held to what the Source lists of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Verify {
-    /// A file is verified whole before its first byte is served.
-    #[default]
-    Strict,
-    /// Large files are served in ranges before the whole is verified.
-    Stream,
-    /// What does not verify is served, with a warning.
-    Warn,
-    /// Nothing is verified.
-    Off,
-}
-
-/// What a mirror is first filled from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SeedFrom {
-    /// What the Source offers that serves best.
-    #[default]
-    Auto,
-    /// A Resource Dump, where there is one, and later ones too.
-    Dump,
-    /// Resource Lists alone.
-    List,
-}
-
-/// What the engine is to do.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// The Source, as the user named it.
-    pub source: String,
-    /// One of several sets.
-    pub set: Option<String>,
-    /// What lies at the root, where that is not the Source's own origin.
-    pub base: Option<String>,
-    /// What resources are called whose URI ends in `/`, if not [`crate::path::INDEX`].
-    pub index: Option<String>,
-    /// Whether all content is fetched ahead and kept.
-    pub content_all: bool,
-    /// What the mirror is first filled from.
-    pub seed: SeedFrom,
-    /// How strictly bytes are held to what is listed.
-    pub verify: Verify,
-    /// Whether the Source is left alone.
-    pub offline: bool,
-    /// The most bytes of content that are kept, where it can be fetched again.
-    pub cache_size: Option<u64>,
-    /// How often the lists are read again.
-    pub poll: Option<Duration>,
-    /// How often the lists of a set are read though its changes are followed; `None`: only where those leave something open.
-    pub relist: Option<Duration>,
-    /// How old content may be when it is opened, where the Source lists neither a hash nor a time of modification of it;
-    /// `None`: of any age.
-    pub revalidate: Option<Duration>,
-    /// How long content is kept that was superseded; the last three versions of a resource are in any case.
-    pub keep: Duration,
-    /// Which resources are shown, and their content fetched.
-    pub filter: Wish,
-    /// The media type of alternates that are taken for their resources (core 14.3).
-    pub prefer: Option<Arc<str>>,
-    /// How much is taken from the Source.
-    pub bounds: Bounds,
-}
-
-/// What can be changed while the engine runs; `None` leaves a thing as it is.
-#[derive(Clone, Copy, Debug, Default)]
-#[allow(missing_docs, reason = "as in Config and source::Options")]
-pub struct Adjustment {
-    pub timeout: Option<Duration>,
-    pub connections: Option<usize>,
-    pub rate: Option<Option<u64>>,
-    pub poll: Option<Option<Duration>>,
-}
-
-/// Why a sync failed.
-#[derive(Clone, Debug, Error)]
-pub enum SyncError {
-    /// The Source did not play its part.
-    #[error(transparent)]
-    Source(#[from] SourceError),
-    /// The catalog could not be read or written.
-    #[error("{0}")]
-    Catalog(String),
-    /// The cache directory could not be used.
-    #[error("cache: {0}")]
-    Cache(String),
-    /// What the Source offers does not fit what was asked for.
-    #[error("{0}")]
-    Unfit(String),
-}
-
-impl From<CatalogError> for SyncError {
-    fn from(error: CatalogError) -> Self {
-        Self::Catalog(error.to_string())
-    }
-}
-
-impl SyncError {
-    /// Whether the Source is away, rather than wrong.
-    #[must_use]
-    pub fn is_away(&self) -> bool {
-        matches!(self, Self::Source(error) if error.trouble.is_away() || error.trouble.passes())
-    }
-}
-
-/// Why a sync is wanted.
-#[derive(Clone, Debug)]
-pub enum Trigger {
-    /// The mirror is mounted; with what discovery found just before, if it did.
-    Mount(Option<Box<Discovery>>),
-    /// It is time.
-    Poll,
-    /// Somebody asks for it.
-    Refresh {
-        /// Whether what a complete list leaves out is let go, however much it is.
-        accept_deletions: bool,
-    },
-    /// A notification came that tells no more than this, or a channel was joined.
-    Notified(Announced),
-    /// Bytes are not what they should be: the mirror may be behind.
-    Doubt,
-    /// An audit found that the mirror is not what the lists say.
-    Repair,
-}
-
 /// What is fetched ahead of use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
@@ -236,55 +117,6 @@ pub enum Wanted {
     Below(i64),
     /// All versions of this resource that are known and can be had.
     Versions(i64),
-}
-
-/// What a sync came to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
-    /// New resources.
-    pub added: u64,
-    /// New versions.
-    pub updated: u64,
-    /// Resources gone.
-    pub deleted: u64,
-    /// Deletions held back.
-    pub held: u64,
-    /// Resources as they were, in documents that were read.
-    pub unchanged: u64,
-    /// Documents that had not changed.
-    pub not_modified: u64,
-    /// Versions that stand elsewhere among those of their moment.
-    pub moved: u64,
-    /// Whether a document could not be read whole.
-    pub partial: bool,
-}
-
-impl Summary {
-    fn of(tally: &Tally) -> Self {
-        Self {
-            added: tally.added,
-            updated: tally.updated,
-            deleted: tally.deleted,
-            moved: tally.moved,
-            unchanged: tally.known,
-            ..Self::default()
-        }
-    }
-
-    fn changed(&self) -> bool {
-        self.added + self.updated + self.deleted + self.moved > 0
-    }
-
-    fn add(&mut self, part: &Self) {
-        self.added += part.added;
-        self.updated += part.updated;
-        self.deleted += part.deleted;
-        self.moved += part.moved;
-        self.held += part.held;
-        self.unchanged += part.unchanged;
-        self.not_modified += part.not_modified;
-        self.partial |= part.partial;
-    }
 }
 
 /// The engine of one mirror.
