@@ -160,7 +160,7 @@ impl Notifier {
     pub fn channels(&self) -> Vec<Report> {
         let reports = self.context.board.offered().into_iter().map(|offered| Report {
             standing: self.context.board.standing(offered.channel.id),
-            heard: self.context.engine.heard(offered.channel.id),
+            heard: self.context.engine.inbox().heard(offered.channel.id),
             offered,
         });
         reports.collect()
@@ -216,7 +216,7 @@ impl Supervisor {
         loop {
             synced.mark_unchanged();
             changed.mark_unchanged();
-            match self.context.engine.channels().await {
+            match self.context.engine.inbox().channels().await {
                 Ok(offered) => self.arrange(offered),
                 Err(error) => self.context.engine.status().error(&format!("channels: {error}")),
             }
@@ -306,7 +306,7 @@ impl Supervisor {
         }
         let known = context.engine.sets().unwrap_or_default();
         let live = !known.is_empty() && known.iter().all(|set| sets.get(&set.id) == Some(&true));
-        context.engine.live(live);
+        context.engine.inbox().live(live);
     }
 
     /// Why a channel cannot be joined at all.

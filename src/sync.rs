@@ -29,6 +29,7 @@ mod changes;
 mod check;
 mod config;
 mod content;
+mod context;
 mod continuity;
 mod download;
 mod dumps;
@@ -72,42 +73,42 @@ mod status;
 mod step;
 mod summary;
 mod under_way;
+mod waits;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::{Duration, SystemTime};
 
-use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 
 use crate::bounds::{self, Bounds};
-use crate::catalog::{CatalogError, Changes, Filter, News, Pool, SetRow, Tally, Wish, Writer};
-use crate::document::{Capability, Datetime};
+use crate::catalog::{CatalogError, Changes, Filter, News, Pool, SetRow, Wish, Writer};
+use crate::document::Datetime;
 use crate::path::Mapper;
-use crate::source::{Client, Discovery, SourceError};
+use crate::source::{Client, Discovery};
 use crate::store::Store;
 
 pub use bodies::Announced;
 pub use config::{Adjustment, Config, SeedFrom, Verify};
 pub use error::SyncError;
-pub use summary::{Summary, Trigger};
 pub use finding::{Audit, Finding, Findings};
 pub use flight::Failure;
 pub use history::Asked;
-pub use inbox::{Heard, OfferedChannel};
+pub use inbox::{Heard, Inbox, OfferedChannel};
 pub use open_files::Ready;
 pub use status::{Progress, Status, Trouble};
+pub use summary::{Summary, Trigger};
 
 pub use crate::catalog::{Channel, Subscription};
 
-use content::{Contents, Doubt};
+use behind::Background;
+use content::Contents;
+use context::Context;
 use freshness::Revalidated;
 use history::History;
 use ledger::Ledger;
-use lists::Bringer;
 use open_files::OpenFiles;
-use packages::Packages;
+use package::Downloads;
 use readahead::Readahead;
 
 /// What is fetched ahead of use.
@@ -122,45 +123,28 @@ pub enum Wanted {
 /// The engine of one mirror.
 #[derive(Debug)]
 pub struct Engine {
-    config: Config,
-    /// When it was, before it brought anything.
-    opened: SystemTime,
-    client: Arc<Client>,
-    store: Arc<Store>,
-    readers: Arc<Pool>,
-    mapper: Arc<Mapper>,
-    ledger: Ledger,
-    status: Arc<Status>,
-    packages: Arc<Packages>,
+    context: Arc<Context>,
     contents: Arc<Contents>,
     readahead: Arc<Readahead>,
     history: Arc<History>,
+    inbox: Arc<Inbox>,
+    /// One sync at a time.
     turn: tokio::sync::Mutex<()>,
+    signals: Signals,
+    background: Background,
+}
+
+/// What tells tasks in the background that there is something to do.
+#[derive(Debug)]
+struct Signals {
+    /// How often the Source is polled.
     poll: watch::Sender<Option<Duration>>,
-    /// What is delivered on channels.
-    inbox: Arc<inbox::Inbox>,
     /// A sync has ended.
     synced: watch::Sender<()>,
     /// A sync has ended that somebody asked for, or the first.
     asked: watch::Sender<()>,
     /// What is wanted ahead of use may be something else than before.
     wanted: watch::Sender<()>,
-    /// How many members had been looked at when that was last reported.
-    reported: AtomicU64,
-    /// Who found bytes that are not what they should be. Held by whoever follows the Source.
-    doubts: tokio::sync::Mutex<mpsc::UnboundedReceiver<Doubt>>,
-}
-
-/// What all parts of the engine work with. Cheap to clone.
-#[derive(Clone, Debug)]
-struct Shared {
-    client: Arc<Client>,
-    store: Arc<Store>,
-    readers: Arc<Pool>,
-    ledger: Ledger,
-    status: Arc<Status>,
-    files: OpenFiles,
-    bounds: Bounds,
 }
 
 /// Holds a cache to what it was made for: the layout of its tree follows from it.
@@ -240,65 +224,53 @@ impl Engine {
         let ledger = Ledger::open(writer, Arc::clone(&store), Arc::clone(&status), announce, limits, files.clone())?;
         content::tidy(&store, &readers).map_err(SyncError::Cache)?;
         packages::tidy(&store, &readers, &ledger)?;
-        let shared = Shared {
-            client: Arc::clone(&client),
-            store: Arc::clone(&store),
-            readers: Arc::clone(&readers),
-            ledger: ledger.clone(),
-            status: Arc::clone(&status),
-            files,
-            bounds: config.bounds,
-        };
-        let packages = Packages::new(shared.clone(), config.offline);
+        let (unchecked, new_members) = mpsc::unbounded_channel();
+        let downloads = Downloads::new(client.connections());
+        let context =
+            Arc::new(Context { config, client, store, readers, mapper, ledger, status, files, downloads, unchecked });
         let (doubt, doubts) = mpsc::unbounded_channel();
-        let history = History::new(shared.clone(), config.offline);
-        let contents = Contents::new(&config, shared, &packages, doubt, &history);
+        let history = History::new(Arc::clone(&context));
+        let contents = Contents::new(Arc::clone(&context), doubt, &history);
+        tokio::spawn(behind::check_members(Arc::downgrade(&contents), new_members));
         Ok(Arc::new(Self {
-            inbox: Arc::new(inbox::Inbox::new()),
-            poll: watch::Sender::new(config.poll),
-            synced: watch::Sender::new(()),
-            asked: watch::Sender::new(()),
-            wanted: watch::Sender::new(()),
-            reported: AtomicU64::new(0),
-            doubts: tokio::sync::Mutex::new(doubts),
-            opened,
-            config,
-            client,
-            store,
-            readers,
-            mapper,
-            ledger,
-            status,
-            packages,
+            inbox: Arc::new(Inbox::new(Arc::clone(&context))),
+            signals: Signals {
+                poll: watch::Sender::new(context.config.poll),
+                synced: watch::Sender::new(()),
+                asked: watch::Sender::new(()),
+                wanted: watch::Sender::new(()),
+            },
+            background: Background::new(opened, doubts),
             readahead: Arc::new(Readahead::new(Arc::clone(&contents))),
+            turn: tokio::sync::Mutex::new(()),
             contents,
             history,
-            turn: tokio::sync::Mutex::new(()),
+            context,
         }))
     }
 
     /// Questions to the catalog.
     #[must_use]
     pub fn readers(&self) -> &Arc<Pool> {
-        &self.readers
+        &self.context.readers
     }
 
     /// The store.
     #[must_use]
     pub fn store(&self) -> &Arc<Store> {
-        &self.store
+        &self.context.store
     }
 
     /// How much is taken of what servers send, and given to local users.
     #[must_use]
     pub fn bounds(&self) -> &Bounds {
-        &self.config.bounds
+        &self.context.config.bounds
     }
 
     /// What is being done.
     #[must_use]
     pub fn status(&self) -> &Arc<Status> {
-        &self.status
+        &self.context.status
     }
 
     /// The generation of all inode numbers of this cache.
@@ -306,7 +278,7 @@ impl Engine {
     /// # Errors
     /// If SQLite fails.
     pub fn generation(&self) -> Result<u64, SyncError> {
-        Ok(self.ledger.with(|writer| writer.generation())?)
+        Ok(self.context.ledger.with(|writer| writer.generation())?)
     }
 
     /// The sets that are mirrored.
@@ -314,7 +286,7 @@ impl Engine {
     /// # Errors
     /// If SQLite fails.
     pub fn sets(&self) -> Result<Vec<SetRow>, SyncError> {
-        Ok(self.readers.ask(|reader| reader.sets())?)
+        self.context.sets()
     }
 
     /// Brings what the Source has to tell of the versions of a resource into the catalog: all that it lists, and the
@@ -329,10 +301,22 @@ impl Engine {
         self.history.asked(resource)
     }
 
+    /// What is delivered on channels.
+    #[must_use]
+    pub fn inbox(&self) -> &Arc<Inbox> {
+        &self.inbox
+    }
+
+    /// A receiver that is told when a sync has ended: what the sets offer may be something else than before.
+    #[must_use]
+    pub fn synced(&self) -> watch::Receiver<()> {
+        self.signals.synced.subscribe()
+    }
+
     /// Bytes of all content in the store.
     #[must_use]
     pub fn stored_bytes(&self) -> u64 {
-        self.ledger.stored_bytes()
+        self.context.ledger.stored_bytes()
     }
 
     /// Finds out what the Source offers.
@@ -340,7 +324,7 @@ impl Engine {
     /// # Errors
     /// If nothing is found.
     pub async fn discover(&self) -> Result<Discovery, SyncError> {
-        Ok(crate::source::discover(&self.client, &self.config.source).await?)
+        self.context.discover().await
     }
 
     /// Brings the mirror in step with the Source. One at a time: a second caller waits for its turn.
@@ -349,52 +333,52 @@ impl Engine {
     /// If nothing could be synced; what was mirrored stays.
     pub async fn sync(self: &Arc<Self>, trigger: Trigger) -> Result<Summary, SyncError> {
         let _turn = self.turn.lock().await;
-        if self.config.offline {
+        if self.context.config.offline {
             return Err(SyncError::Unfit("the mount is offline (-o offline); the Source is left alone".to_owned()));
         }
         let by_hand = matches!(trigger, Trigger::Refresh { .. });
         if by_hand {
             self.history.try_again();
         }
-        if let Err(error) = self.store.check_room(0) {
+        if let Err(error) = self.context.store.check_room(0) {
             let error = SyncError::Cache(error.to_string());
-            self.status.ended(Some(error.to_string()), false);
-            self.status.error(&format!("sync failed: {error}"));
+            self.context.status.ended(Some(error.to_string()), false);
+            self.context.status.error(&format!("sync failed: {error}"));
             return Err(error);
         }
-        let mark = self.inbox.mark(&self.readers)?;
-        self.status.began();
+        let mark = self.inbox.mark()?;
+        self.context.status.began();
         // Nothing else is wanted ahead of use after a poll that found nothing.
         let asked = !matches!(trigger, Trigger::Poll | Trigger::Notified(_) | Trigger::Doubt);
-        let sync = std::panic::AssertUnwindSafe(sets::sync(self, trigger));
+        let sync = std::panic::AssertUnwindSafe(sets::sync(&self.context, trigger));
         let sync = futures_util::FutureExt::catch_unwind(sync);
-        let result = match tokio::time::timeout(Duration::from_secs(self.config.bounds.sync), sync).await {
+        let result = match tokio::time::timeout(Duration::from_secs(self.context.config.bounds.sync), sync).await {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(SyncError::Unfit("a bug ended the sync; see the log".to_owned())),
-            Err(_) => {
-                Err(SyncError::Unfit(bounds::SYNC.passed("the time of the sync", &self.config.bounds).to_string()))
-            }
+            Err(_) => Err(SyncError::Unfit(
+                bounds::SYNC.passed("the time of the sync", &self.context.config.bounds).to_string(),
+            )),
         };
         let away = matches!(&result, Err(error) if error.is_away());
-        self.status.ended(result.as_ref().err().map(ToString::to_string), away);
+        self.context.status.ended(result.as_ref().err().map(ToString::to_string), away);
         self.inbox.caught_up(&mark, result.as_ref());
-        self.synced.send_replace(());
+        self.signals.synced.send_replace(());
         if asked || result.as_ref().is_ok_and(Summary::changed) {
-            self.wanted.send_replace(());
+            self.signals.wanted.send_replace(());
         }
         if asked {
-            self.asked.send_replace(());
+            self.signals.asked.send_replace(());
         }
         if by_hand {
             self.contents.try_again();
         }
         if result.is_ok() {
-            self.ledger.told().await;
+            self.context.ledger.told().await;
         }
         match &result {
             Ok(summary) if asked || summary.changed() || summary.partial => tracing::info!(?summary, "synced"),
             Ok(summary) => tracing::debug!(?summary, "synced"),
-            Err(error) => self.status.error(&format!("sync failed: {error}")),
+            Err(error) => self.context.status.error(&format!("sync failed: {error}")),
         }
         result
     }
@@ -406,27 +390,37 @@ impl Engine {
     /// # Errors
     /// If the Source or the cache cannot be read.
     pub async fn audit(self: &Arc<Self>, content: bool, repair: bool) -> Result<Audit, SyncError> {
-        let found = audit::audit(self, content, repair).await?;
+        let found = self.compare(content, repair).await?;
         if !repair || found.in_sync() {
             return Ok(found);
         }
         self.sync(Trigger::Repair).await?;
-        audit::audit(self, content, false).await
+        self.compare(content, false).await
+    }
+
+    async fn compare(&self, content: bool, repair: bool) -> Result<Audit, SyncError> {
+        audit::audit(&self.context, &self.contents, &self.turn, audit::Depth { content, repair }).await
+    }
+
+    /// Whether all history is kept, also that which archives have.
+    #[must_use]
+    pub fn keeps_all(&self) -> bool {
+        self.context.keeps_all()
     }
 
     /// Changes what can be changed while running.
     pub fn adjust(&self, adjustment: &Adjustment) {
         if let Some(timeout) = adjustment.timeout {
-            self.client.set_timeout(timeout);
+            self.context.client.set_timeout(timeout);
         }
         if let Some(connections) = adjustment.connections {
-            self.client.set_connections(connections);
+            self.context.client.set_connections(connections);
         }
         if let Some(rate) = adjustment.rate {
-            self.client.set_rate(rate);
+            self.context.client.set_rate(rate);
         }
         if let Some(poll) = adjustment.poll {
-            self.poll.send_replace(poll);
+            self.signals.poll.send_replace(poll);
         }
     }
 
@@ -436,66 +430,28 @@ impl Engine {
     /// # Errors
     /// If a pattern is none, the catalog cannot be written, or such lists cannot be read.
     pub async fn show(self: &Arc<Self>, wish: impl FnOnce(Wish) -> Wish + Send + 'static) -> Result<(), SyncError> {
-        self.ledger
+        self.context
+            .ledger
             .step(move |writer| {
                 let wish = wish(writer.wish());
                 Ok(((), refilter(writer, wish)?))
             })
             .await?;
-        self.ledger.told().await;
+        self.context.ledger.told().await;
         // What is shown now may have to be fetched.
-        self.wanted.send_replace(());
-        let is_otherwise = |set: SetRow| self.readers.ask(|reader| reader.was_selected_otherwise(set.id));
+        self.signals.wanted.send_replace(());
+        let is_otherwise = |set: SetRow| self.context.readers.ask(|reader| reader.was_selected_otherwise(set.id));
         let otherwise: Vec<bool> = self.sets()?.into_iter().map(is_otherwise).collect::<Result<_, _>>()?;
-        if otherwise.contains(&true) && !self.config.offline {
+        if otherwise.contains(&true) && !self.context.config.offline {
             self.sync(Trigger::Poll).await?;
         }
         Ok(())
     }
 
-    fn verifier(&self) -> members::Verifier<'_> {
-        members::Verifier {
-            verify: self.config.verify,
-            readers: &self.readers,
-            ledger: &self.ledger,
-            status: &self.status,
-        }
-    }
-
-    /// Looks at members that versions were just given, behind.
-    fn look_at(self: &Arc<Self>, fresh: attach::Fresh) {
-        let package = fresh.package;
-        // Taken here: the background's pass over the package comes after this.
-        let Ok(turn) = Arc::clone(&package.looking).try_lock_owned() else { return };
-        let this = Arc::clone(self);
-        tokio::spawn(async move {
-            let looked = this.verifier().given(&package, fresh.members).await;
-            drop(turn);
-            match looked {
-                Ok(damage) => this.contents.mend(&package, damage).await,
-                Err(error) => this.status.error(&error.to_string()),
-            }
-        });
-    }
-
-    /// Who brings documents of a capability.
-    fn bringer(&self, capability: Capability) -> Bringer {
-        Bringer {
-            client: Arc::clone(&self.client),
-            store: Arc::clone(&self.store),
-            status: Arc::clone(&self.status),
-            capability,
-            bounds: self.config.bounds,
-            prefer: self.config.prefer.clone(),
-            selected: self.readers.ask(|reader| reader.selected()).unwrap_or_default().into(),
-            past_caches: false,
-        }
-    }
-
     /// Why sets that the Source names are missing, in a text each: what leads to them is not there.
     #[must_use]
     pub fn lacking(&self) -> Vec<String> {
-        let lacking = self.readers.ask(|reader| reader.meta(sets::LACKING)).ok().flatten();
+        let lacking = self.context.readers.ask(|reader| reader.meta(sets::LACKING)).ok().flatten();
         lacking.and_then(|texts| serde_json::from_str(&texts).ok()).unwrap_or_default()
     }
 
@@ -576,7 +532,7 @@ impl Engine {
     ) -> Result<(), SyncError> {
         if pin {
             let (Wanted::Below(name) | Wanted::Versions(name)) = wanted;
-            self.ledger.write(move |transaction| transaction.pin(name)).await?;
+            self.context.ledger.write(move |transaction| transaction.pin(name)).await?;
         }
         match wanted {
             Wanted::Below(name) => self.contents.fetch_below(name, tell).await,
@@ -589,7 +545,7 @@ impl Engine {
     /// # Errors
     /// As [`Self::close`].
     pub async fn finish_step(&self) -> Result<(), SyncError> {
-        self.ledger.finish_step().await
+        self.context.ledger.finish_step().await
     }
 
     /// Brings everything to the disk, before the end.
@@ -597,7 +553,7 @@ impl Engine {
     /// # Errors
     /// If the disk fails.
     pub async fn close(&self) -> Result<(), SyncError> {
-        self.packages.note_all().await;
-        self.ledger.close().await
+        packages::note_all(&self.context).await;
+        self.context.ledger.close().await
     }
 }

@@ -232,7 +232,7 @@ async fn serve(task: &Task, prepared: Prepared, exposed: bool, tell: &Tell) -> D
     let engine = open_engine(task, cache, Arc::clone(&client), announce).map_err(failed)?;
     if exposed {
         // The secrets of its subscriptions may be known.
-        engine.forget_subscriptions().await.map_err(|error| failed(error.to_string()))?;
+        engine.inbox().forget_subscriptions().await.map_err(|error| failed(error.to_string()))?;
         tracing::warn!(cache = %cache.display(), "other users could read the catalog; hubs are given new secrets");
     }
     let notifier = open_notifier(options, &engine, client, listener).map_err(failed)?;

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-
 use tokio::runtime::Handle;
 
 use crate::catalog::{Channel, Feed, MemberTotals, Reach, SetRow, SetState, Totals};
@@ -386,7 +385,7 @@ impl Reporter {
         let unknown: Vec<String> = lacking.iter().filter(|text| !warnings.contains(text)).cloned().collect();
         warnings.extend(unknown);
         let lag = synced.map(|synced| (Datetime::now().nanos() - synced.nanos()).max(0).unsigned_abs() / 1_000_000_000);
-        let (received, gaps) = engine.heard_in_all();
+        let (received, gaps) = engine.inbox().heard_in_all();
         let (io, io_why) = match self.io.choice(engine.readers()) {
             Some(choice) => (choice.way.name().to_owned(), choice.why),
             None => ("auto".to_owned(), "no sizes are known yet".to_owned()),
@@ -410,7 +409,7 @@ impl Reporter {
                 received,
                 refused: self.notifier.refused(),
                 gaps,
-                missed: engine.not_notified(),
+                missed: engine.inbox().not_notified(),
                 callback: self.notifier.callback().map(|url| url.as_str().to_owned()),
             },
             progress: Progress {

@@ -68,7 +68,7 @@ async fn subscribe(context: &Arc<Context>, offered: &OfferedChannel, live: bool)
         topic: interface.to_owned(),
         expires: None,
     };
-    let kept = context.engine.keep_subscription(channel.id, Some(subscription.clone())).await;
+    let kept = context.engine.inbox().keep_subscription(channel.id, Some(subscription.clone())).await;
     kept.map_err(|error| error.to_string())?;
     // Nobody speaks of this one; what is said of others has a receiver.
     let (tell, _) = mpsc::channel(MOST_EVENTS);
@@ -88,7 +88,7 @@ async fn subscribe(context: &Arc<Context>, offered: &OfferedChannel, live: bool)
     }
     if !live {
         // What comes from now on is heard; what came before may have been missed.
-        context.engine.joined(channel.id).await.map_err(|error| error.to_string())?;
+        context.engine.inbox().joined(channel.id).await.map_err(|error| error.to_string())?;
         tracing::info!(interface, "the Source was told where to post changes");
     }
     Ok(())

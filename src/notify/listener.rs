@@ -317,19 +317,19 @@ async fn delivery(
         drop((body, turn));
         return refuse(context, subscriber, unbelieved).await;
     }
-    match tokio::time::timeout(BODY, context.engine.deliver(&subscriber.channel, body)).await {
+    match tokio::time::timeout(BODY, context.engine.inbox().deliver(&subscriber.channel, body)).await {
         Ok(Ok(_)) => {
             context.board.note(channel, Standing::believe);
             say(StatusCode::ACCEPTED, Body::empty())
         }
         // If it is kept after all, the hub's next try is the same again.
         Err(_) => {
-            context.engine.missed();
+            context.engine.inbox().missed();
             say(StatusCode::SERVICE_UNAVAILABLE, "there is much to do; try again\n")
         }
         Ok(Err(error)) => {
             // The hub may give up.
-            context.engine.missed();
+            context.engine.inbox().missed();
             context.engine.status().error(&format!("a delivery could not be kept, and the hub was told so: {error}"));
             say(StatusCode::SERVICE_UNAVAILABLE, "it cannot be kept now; try again\n")
         }
@@ -378,7 +378,7 @@ async fn refuse(context: &Context, subscriber: &Subscriber, refusal: Refusal) ->
     });
     if was_live && !is_live {
         // What it was, the lists tell; until something is believed again, the Source is polled.
-        context.engine.missed();
+        context.engine.inbox().missed();
     }
     let most = context.bounds.delivery;
     let (why, response) = match refusal {

@@ -124,7 +124,7 @@ async fn once(context: &Context, offered: &OfferedChannel, heard: &mut bool) -> 
         .max_write_buffer_size(BUFFER);
     let mut socket = WebSocketStream::from_raw_socket(connection, Role::Client, Some(config)).await;
     // What was sent before this moment is lost to us: from here on, nothing is.
-    context.engine.joined(id).await.map_err(|error| error.to_string())?;
+    context.engine.inbox().joined(id).await.map_err(|error| error.to_string())?;
     context.board.set(id, Phase::Live);
     tracing::info!(url, "a channel is joined");
     let failed = |error: tokio_tungstenite::tungstenite::Error| format!("{url}: {error}");
@@ -169,6 +169,6 @@ async fn once(context: &Context, offered: &OfferedChannel, heard: &mut bool) -> 
             Some(Ok(_)) => continue,
         };
         // What cannot be kept is missed, and is looked for when the channel is joined again.
-        *heard |= context.engine.deliver(&offered.channel, body).await.map_err(|error| error.to_string())?;
+        *heard |= context.engine.inbox().deliver(&offered.channel, body).await.map_err(|error| error.to_string())?;
     }
 }

@@ -171,7 +171,7 @@ impl Stay<'_> {
     }
 
     async fn keep(&self, subscription: Option<&Subscription>) -> Result<(), Failure> {
-        let kept = self.context.engine.keep_subscription(self.channel().id, subscription.cloned()).await;
+        let kept = self.context.engine.inbox().keep_subscription(self.channel().id, subscription.cloned()).await;
         kept.map_err(|error| Failure::Other(error.to_string()))
     }
 
@@ -184,7 +184,7 @@ impl Stay<'_> {
         self.keep(Some(&subscription)).await?;
         if !self.live || self.left().is_zero() {
             // What comes from now on is heard; what came before may have been missed.
-            let joined = self.context.engine.joined(self.channel().id).await;
+            let joined = self.context.engine.inbox().joined(self.channel().id).await;
             joined.map_err(|error| Failure::Other(error.to_string()))?;
             tracing::info!(topic = subscription.topic, hub = subscription.hub, "subscribed");
         }
@@ -475,7 +475,7 @@ pub(super) async fn leave(context: &Context, channel: i64) {
         return;
     }
     // Whatever they answer: nobody is to count on it any more.
-    if let Err(error) = context.engine.keep_subscription(channel, None).await {
+    if let Err(error) = context.engine.inbox().keep_subscription(channel, None).await {
         context.engine.status().error(&error.to_string());
     }
     let tokens: Vec<String> = known.iter().map(|one| one.subscription.token.clone()).collect();

@@ -148,7 +148,7 @@ async fn listen(
     let mut session = Session::begin(&context.client, account, context.bounds.delivery).await?;
     subscribe(&mut session, &service, node, account).await?;
     // What was published before this moment is lost to us: from here on, nothing is.
-    context.engine.joined(id).await.map_err(failed)?;
+    context.engine.inbox().joined(id).await.map_err(failed)?;
     context.board.set(id, Phase::Live);
     *since = Some(Instant::now());
     tracing::info!(url = offered.channel.url, "a channel is joined");
@@ -167,7 +167,7 @@ async fn listen(
             Came::Unreadable => {
                 if looked.is_none_or(|looked: Instant| looked.elapsed() >= LOOK) {
                     looked = Some(Instant::now());
-                    context.engine.joined(id).await.map_err(failed)?;
+                    context.engine.inbox().joined(id).await.map_err(failed)?;
                 }
                 continue;
             }
@@ -186,14 +186,14 @@ async fn listen(
                     match item.children().next().map(|payload| bytes_of(payload, context.bounds.delivery)) {
                         Some(Some(body)) => {
                             // What cannot be kept is missed, and is looked for when the channel is joined again.
-                            context.engine.deliver(&offered.channel, body).await.map_err(failed)?;
+                            context.engine.inbox().deliver(&offered.channel, body).await.map_err(failed)?;
                         }
                         Some(None) => {
                             context.board.note(id, |standing| standing.refused.too_large += 1);
-                            context.engine.joined(id).await.map_err(failed)?;
+                            context.engine.inbox().joined(id).await.map_err(failed)?;
                         }
                         // It only says that there is something.
-                        None => context.engine.joined(id).await.map_err(failed)?,
+                        None => context.engine.inbox().joined(id).await.map_err(failed)?,
                     }
                 }
             }

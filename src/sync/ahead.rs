@@ -29,7 +29,9 @@ impl Contents {
         tell: impl FnMut(u64, u64, u64) + Send,
     ) -> Result<(), SyncError> {
         let mut there = Vec::new();
-        self.readers.ask(|reader| reader.below(name, |version, size, here| there.push((version, size, here))))?;
+        self.context
+            .readers
+            .ask(|reader| reader.below(name, |version, size, here| there.push((version, size, here))))?;
         self.fetch_these(there, tell).await
     }
 
@@ -39,7 +41,7 @@ impl Contents {
         resource: i64,
         tell: impl FnMut(u64, u64, u64) + Send,
     ) -> Result<(), SyncError> {
-        let versions = self.readers.ask(|reader| reader.versions_of(resource))?;
+        let versions = self.context.readers.ask(|reader| reader.versions_of(resource))?;
         let to_be_had = versions.iter().filter(|version| !version.places.is_empty());
         let there = to_be_had.map(|version| (version.id, version.size, version.is_here())).collect();
         self.fetch_these(there, tell).await
@@ -75,11 +77,11 @@ impl Contents {
     /// Fetches what is missing, once through.
     pub(super) async fn fetch_missing(self: &Arc<Self>) -> Result<u64, SyncError> {
         // Versions that come into being meanwhile are for the next pass, or one that fails would go on for ever.
-        let (to_fetch, upto) = self.readers.ask(|reader| reader.count_missing())?;
+        let (to_fetch, upto) = self.context.readers.ask(|reader| reader.count_missing())?;
         if to_fetch == 0 {
             return Ok(0);
         }
-        self.status.update(|progress| {
+        self.context.status.update(|progress| {
             progress.phase = "fetching content";
             (progress.to_fetch, progress.fetched, progress.failed) = (to_fetch, 0, 0);
         });
@@ -88,7 +90,7 @@ impl Contents {
         let (mut after, mut end, mut failed) = (begun, upto, 0);
         let mut again = false;
         let result = loop {
-            let page = match self.readers.ask(|reader| reader.missing(after, end, PAGE)) {
+            let page = match self.context.readers.ask(|reader| reader.missing(after, end, PAGE)) {
                 Ok(page) => page,
                 Err(error) => break Err(error.into()),
             };
@@ -104,14 +106,14 @@ impl Contents {
             self.reached.store(after, Ordering::Release);
             self.many(page, |result| {
                 failed += u64::from(result.is_err());
-                self.status.update(|progress| {
+                self.context.status.update(|progress| {
                     progress.fetched += u64::from(result.is_ok());
                     progress.failed = failed;
                 });
             })
             .await;
         };
-        self.status.phase("idle");
+        self.context.status.phase("idle");
         result
     }
 
@@ -129,7 +131,7 @@ impl Contents {
         let mut running = FuturesUnordered::new();
         let mut quick = 0;
         loop {
-            let connections = self.client.connections();
+            let connections = self.context.client.connections();
             let most = |size: Option<u64>| match size {
                 Some(size) if size <= SMALL && quick >= connections => connections + WAITING,
                 _ => connections.saturating_sub(1).max(1),

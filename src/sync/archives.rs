@@ -17,15 +17,16 @@ mod weave;
 use std::sync::Arc;
 use std::time::Duration;
 
+use plan::Plan;
+use tokio::sync::watch;
 use tokio::time::Instant;
+use weave::Weaver;
 
-use super::behind::{AGAIN, until};
-use super::{Engine, SyncError};
+use super::context::Context;
+use super::error::SyncError;
+use super::waits::{AGAIN, until};
 use crate::catalog::{Past, SetRow};
 use crate::document::Datetime;
-
-use plan::Plan;
-use weave::Weaver;
 
 /// How often it is looked for what has come to archives.
 const LOOKED: Duration = Duration::from_secs(86_400);
@@ -40,82 +41,73 @@ struct Came {
     early: bool,
 }
 
-impl Engine {
-    /// Brings what archives have into the history, where all of that is kept: when it is mounted, when somebody asks for a
-    /// sync, and once a day; what failed is tried again, ever later. Runs until it is dropped.
-    pub(super) async fn reach_back(self: &Arc<Self>) {
-        if !self.keeps_all() || self.config.offline {
-            return;
-        }
-        let mut asked = self.asked.subscribe();
-        let mut retry = AGAIN;
-        loop {
-            asked.mark_unchanged();
-            let again = match self.read_archives().await {
-                Ok(Came { failed: 0, early: false, .. }) => {
-                    retry = AGAIN;
-                    LOOKED
-                }
-                Ok(_) => retry,
-                Err(error) => {
-                    self.status().error(&format!("archives: {error}"));
-                    retry
-                }
-            };
-            tokio::select! {
-                () = until(Some(Instant::now() + again)) => retry = (retry * 2).min(LOOKED),
-                _ = asked.changed() => retry = AGAIN,
-            }
-        }
+/// Brings what archives have into the history, where all of that is kept: when it is mounted, when somebody asks for a
+/// sync, and once a day; what failed is tried again, ever later. Runs until it is dropped.
+pub(super) async fn reach_back(context: Arc<Context>, mut asked: watch::Receiver<()>) {
+    if !context.keeps_all() || context.config.offline {
+        return;
     }
-
-    /// Whether all history is kept, also that which archives have.
-    #[must_use]
-    pub fn keeps_all(&self) -> bool {
-        self.config.keep == Duration::MAX
-    }
-
-    async fn read_archives(self: &Arc<Self>) -> Result<Came, SyncError> {
-        let mut all = Came::default();
-        self.status().read_archives(|archives| archives.left = 0);
-        for set in self.sets()? {
-            match of_set(self, &set).await {
-                Ok(came) => {
-                    all.documents += came.documents;
-                    all.failed += came.failed;
-                    all.versions += came.versions;
-                    all.early |= came.early;
-                }
-                Err(error) => {
-                    self.status().error(&format!("archives of {}: {error}", set.key));
-                    all.early = true;
-                }
+    let mut retry = AGAIN;
+    loop {
+        asked.mark_unchanged();
+        let again = match read_archives(&context).await {
+            Ok(Came { failed: 0, early: false, .. }) => {
+                retry = AGAIN;
+                LOOKED
             }
+            Ok(_) => retry,
+            Err(error) => {
+                context.status.error(&format!("archives: {error}"));
+                retry
+            }
+        };
+        tokio::select! {
+            () = until(Some(Instant::now() + again)) => retry = (retry * 2).min(LOOKED),
+            _ = asked.changed() => retry = AGAIN,
         }
-        if all.documents > 0 {
-            let Came { documents, versions, failed, .. } = all;
-            tracing::info!(documents, versions, failed, "archives were read");
-        }
-        self.status().read_archives(|archives| {
-            archives.left = 0;
-            archives.looked = Some(Datetime::now()).filter(|_| !all.early).or(archives.looked);
-        });
-        Ok(all)
     }
 }
 
+async fn read_archives(context: &Arc<Context>) -> Result<Came, SyncError> {
+    let mut all = Came::default();
+    context.status.read_archives(|archives| archives.left = 0);
+    for set in context.sets()? {
+        match of_set(context, &set).await {
+            Ok(came) => {
+                all.documents += came.documents;
+                all.failed += came.failed;
+                all.versions += came.versions;
+                all.early |= came.early;
+            }
+            Err(error) => {
+                context.status.error(&format!("archives of {}: {error}", set.key));
+                all.early = true;
+            }
+        }
+    }
+    if all.documents > 0 {
+        let Came { documents, versions, failed, .. } = all;
+        tracing::info!(documents, versions, failed, "archives were read");
+    }
+    context.status.read_archives(|archives| {
+        archives.left = 0;
+        archives.looked = Some(Datetime::now()).filter(|_| !all.early).or(archives.looked);
+    });
+    Ok(all)
+}
+
 /// Brings what the archives of one set have into its history.
-async fn of_set(engine: &Arc<Engine>, set: &SetRow) -> Result<Came, SyncError> {
-    let reach = engine.readers.ask(|reader| reader.reach(set.id))?;
-    let Some(plan) = Plan::of(engine, set, &reach).await? else { return Ok(Came { early: true, ..Came::default() }) };
-    plan.failed.iter().for_each(|error| engine.status().error(&error.to_string()));
+async fn of_set(context: &Arc<Context>, set: &SetRow) -> Result<Came, SyncError> {
+    let reach = context.readers.ask(|reader| reader.reach(set.id))?;
+    let Some(plan) = Plan::of(context, set, &reach).await? else { return Ok(Came { early: true, ..Came::default() }) };
+    plan.failed.iter().for_each(|error| context.status.error(&error.to_string()));
     let total = (plan.snapshots.len() + plan.changes.len()) as u64;
-    engine.status().read_archives(|archives| archives.left += total);
+    context.status.read_archives(|archives| archives.left += total);
     let mut past = Past::new(set.id, set.directory, &reach);
     past.expect(plan.snapshots.iter().filter_map(|planned| planned.begin));
     let mut came = Came { documents: total, failed: plan.failed.len() as u64, ..Came::default() };
     let indexes = plan.indexes.clone();
-    let mut weaver = Weaver::new(engine, set, past, plan);
+    let mut weaver = Weaver::new(context, set, past, plan);
     let read = weaver.read().await;
     // Whatever came of it, what is in the history is seen.
     weaver.tell(|_| Ok(())).await?;
@@ -124,7 +116,7 @@ async fn of_set(engine: &Arc<Engine>, set: &SetRow) -> Result<Came, SyncError> {
     came.versions = weaver.versions();
     if came.failed == 0 {
         let set = set.id;
-        engine
+        context
             .ledger
             .write(move |transaction| indexes.iter().try_for_each(|row| transaction.put_archived(set, row)))
             .await?;

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use super::lists::{self, Budget};
+use super::package::NewMembers;
 use super::package::Package;
 use super::spooled::{MANIFEST, Spooled};
 use super::status::Status;
@@ -18,13 +19,6 @@ use crate::store::archive::{Directory, Found, Member, Method, Partial};
 
 /// Members with a flaw that are told of one by one, of each package.
 const MOST_TOLD: usize = 20;
-
-/// Members of a package that versions were just given.
-#[derive(Debug)]
-pub(super) struct Fresh {
-    pub(super) package: Arc<Package>,
-    pub(super) members: Vec<UnseenMember>,
-}
 
 /// Gives versions the members of one package as their content, and gathers what does not fit.
 pub(super) struct Attacher {
@@ -227,7 +221,7 @@ impl Attacher {
     }
 
     /// Says what did not fit, and notes that the package has been gone through.
-    pub(super) fn finish(self, transaction: &Transaction<'_>, status: &Status) -> Result<Fresh, CatalogError> {
+    pub(super) fn finish(self, transaction: &Transaction<'_>, status: &Status) -> Result<NewMembers, CatalogError> {
         let url = &self.package.url;
         self.told.iter().for_each(|told| status.error(told));
         if self.flawed > self.told.len() as u64 {
@@ -251,7 +245,7 @@ impl Attacher {
         }
         tracing::debug!(url, attached = self.attached, "members attached");
         transaction.package_indexed(self.package.id)?;
-        Ok(Fresh { package: self.package, members: self.fresh })
+        Ok(NewMembers { package: self.package, members: self.fresh })
     }
 }
 
@@ -264,7 +258,7 @@ pub(super) fn beside_list(
     directory: i64,
     document: &Spooled,
     length_suffices: bool,
-) -> Result<Option<Fresh>, CatalogError> {
+) -> Result<Option<NewMembers>, CatalogError> {
     let Some(package) = &document.package else { return Ok(None) };
     let mut attacher = match Attacher::new(package, document) {
         Ok(attacher) => attacher,

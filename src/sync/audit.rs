@@ -1,67 +1,92 @@
 //! The mirror beside what its Source lists now: what is missing, extra, stale or corrupt.
 //!
 //! Looking changes nothing that the mount shows. What the Source's changes told since its lists were made is newer than they are,
-//! and no fault. Repair is the engine's usual work, with every list read whole, and damaged content let go. Where the Source is
+//! and no fault. Repair is the context's usual work, with every list read whole, and damaged content let go. Where the Source is
 //! away, what is in the cache can still be held to itself ([`check`]).
 
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
+use tokio::sync::Mutex;
 
+use super::content::Contents;
+use super::context::Context;
 use super::finding::{Audit, Finding};
 use super::freshness::Revalidated;
+use super::lists::Bringer;
 use super::lists::{self, Budget, Lists};
 use super::read_lists;
 use super::set_rows;
 use super::spooled::Spooled;
-use super::{Engine, SyncError, check, dumps, sets};
+use super::{SyncError, check, dumps, sets};
 use crate::catalog::{CatalogError, Compared, Comparison, Difference, SetRow, SetState, Snapshot};
 use crate::document::{Capability, Datetime, Facts};
 use crate::source::FoundSet;
 
-/// Compares the mirror with the Source's lists, and, if `content` says so, what is in the store with its
-/// hashes. Content that is corrupt is let go if `repair` says so.
-pub(super) async fn audit(engine: &Arc<Engine>, content: bool, repair: bool) -> Result<Audit, SyncError> {
+/// What is audited beside the lists, and what becomes of what is found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Depth {
+    /// Whether what is in the store is held to its hashes, and rows to each other.
+    pub(super) content: bool,
+    /// Whether content that is corrupt is let go.
+    pub(super) repair: bool,
+}
+
+/// Compares the mirror with the Source's lists, and what `depth` says. While lists are compared, the `turn` of syncs is held.
+pub(super) async fn audit(
+    context: &Arc<Context>,
+    contents: &Arc<Contents>,
+    turn: &Mutex<()>,
+    depth: Depth,
+) -> Result<Audit, SyncError> {
     let mut audit = Audit::default();
-    engine.status().phase("comparing");
-    let result = look(engine, content, repair, &mut audit).await;
-    engine.status().phase("idle");
+    context.status.phase("comparing");
+    let result = look(context, contents, turn, depth, &mut audit).await;
+    context.status.phase("idle");
     result.map(|()| audit)
 }
 
-async fn look(engine: &Arc<Engine>, content: bool, repair: bool, audit: &mut Audit) -> Result<(), SyncError> {
-    match compare_all(engine, audit).await {
-        Err(error) if content && !repair && (engine.config.offline || error.is_away()) => {
+async fn look(
+    context: &Arc<Context>,
+    contents: &Arc<Contents>,
+    turn: &Mutex<()>,
+    depth: Depth,
+    audit: &mut Audit,
+) -> Result<(), SyncError> {
+    let Depth { content, repair } = depth;
+    match compare_all(context, turn, audit).await {
+        Err(error) if content && !repair && (context.config.offline || error.is_away()) => {
             *audit = Audit { not_compared: Some(error.to_string()), ..Audit::default() };
         }
         result => result?,
     }
     if content {
-        engine.status().phase("checking content");
-        let (own, so_far) = (Arc::clone(engine), std::mem::take(audit));
+        context.status.phase("checking content");
+        let (own, so_far) = (Arc::clone(context), std::mem::take(audit));
         let work = tokio::task::spawn_blocking(move || check::check(&own, so_far));
         let (checked, damage) = work.await.map_err(|error| SyncError::Cache(error.to_string()))??;
         *audit = checked;
         if repair {
-            check::mend(engine, damage).await?;
+            check::mend(contents, damage).await?;
         }
         if audit.not_compared.is_none() {
-            ask_servers(engine, audit).await?;
+            ask_servers(contents, audit).await?;
         }
     }
     Ok(())
 }
 
 /// Asks for content of which nothing that is listed tells whether it is current.
-async fn ask_servers(engine: &Arc<Engine>, audit: &mut Audit) -> Result<(), SyncError> {
-    engine.status().phase("asking for content without a hash or a time");
-    let versions = engine.readers.ask(|reader| reader.timeless())?;
+async fn ask_servers(contents: &Arc<Contents>, audit: &mut Audit) -> Result<(), SyncError> {
+    let context = &contents.context;
+    context.status.phase("asking for content without a hash or a time");
+    let versions = context.readers.ask(|reader| reader.timeless())?;
     let asked = versions.into_iter().map(|version| async move {
         // Before: its successor takes its path.
-        let path = engine.readers.ask(|reader| reader.path_of(version));
-        (path, engine.contents.revalidate(version).await)
+        let path = context.readers.ask(|reader| reader.path_of(version));
+        (path, contents.revalidate(version).await)
     });
-    let mut asked = futures_util::stream::iter(asked).buffer_unordered(engine.client.connections());
+    let mut asked = futures_util::stream::iter(asked).buffer_unordered(context.client.connections());
     while let Some((path, became)) = asked.next().await {
         match became {
             Revalidated::Current => {}
@@ -80,14 +105,14 @@ async fn ask_servers(engine: &Arc<Engine>, audit: &mut Audit) -> Result<(), Sync
 }
 
 /// Compares all sets with their lists.
-async fn compare_all(engine: &Arc<Engine>, audit: &mut Audit) -> Result<(), SyncError> {
-    if engine.config.offline {
+async fn compare_all(context: &Arc<Context>, turn: &Mutex<()>, audit: &mut Audit) -> Result<(), SyncError> {
+    if context.config.offline {
         let why = "the mount is offline (-o offline); there are no lists to compare with";
         return Err(SyncError::Unfit(why.to_owned()));
     }
-    let found = engine.discover().await?;
+    let found = context.discover().await?;
     audit.unread.extend(found.warnings.iter().filter(|_| !found.complete).cloned());
-    for (row, set) in sets::matched(engine, engine.sets()?, &found) {
+    for (row, set) in sets::matched(context, context.sets()?, &found) {
         let Some(set) = set else {
             audit.unread.push(format!("{}: the Source does not offer this set, or it could not be read", row.key));
             continue;
@@ -99,14 +124,14 @@ async fn compare_all(engine: &Arc<Engine>, audit: &mut Audit) -> Result<(), Sync
                 row.state.name()
             ));
         }
-        for feed in engine.readers.ask(|reader| reader.feeds(row.id))? {
+        for feed in context.readers.ask(|reader| reader.feeds(row.id))? {
             audit.unread.extend(feed.failure);
         }
-        let lists = bring(engine, &row, &set).await?;
+        let lists = bring(context, &row, &set).await?;
         audit.unread.extend(lists.failed.iter().map(ToString::to_string));
         // While lists come, syncs go on; while they are compared, the tree stands still.
-        let _turn = engine.turn.lock().await;
-        let (own, so_far) = (Arc::clone(engine), std::mem::take(audit));
+        let _turn = turn.lock().await;
+        let (own, so_far) = (Arc::clone(context), std::mem::take(audit));
         let work = tokio::task::spawn_blocking(move || compare(&own, &row, lists, so_far));
         *audit = work.await.map_err(|error| SyncError::Cache(error.to_string()))??;
     }
@@ -114,24 +139,24 @@ async fn compare_all(engine: &Arc<Engine>, audit: &mut Audit) -> Result<(), Sync
 }
 
 /// The lists of a set as they are now, whether they changed or not: Resource Lists, or else manifests.
-async fn bring(engine: &Arc<Engine>, set: &SetRow, found: &FoundSet) -> Result<Lists, SyncError> {
+async fn bring(context: &Arc<Context>, set: &SetRow, found: &FoundSet) -> Result<Lists, SyncError> {
     let urls = found.urls(Capability::ResourceList);
     if !urls.is_empty() {
-        return Ok(read_lists::bring(&engine.bringer(Capability::ResourceList), &urls, &[]).await);
+        return Ok(read_lists::bring(&Bringer::new(context, Capability::ResourceList), &urls, &[]).await);
     }
-    dumps::lists_of(engine, set, found).await
+    dumps::lists_of(context, set, found).await
 }
 
-fn compare(engine: &Engine, set: &SetRow, lists: Lists, mut audit: Audit) -> Result<Audit, SyncError> {
-    let listed = set_rows::listed_at(engine, set)?;
+fn compare(context: &Context, set: &SetRow, lists: Lists, mut audit: Audit) -> Result<Audit, SyncError> {
+    let listed = set_rows::listed_at(context, set)?;
     let oldest = lists.cursor().map(|at| Snapshot::new(at, listed));
     let whole = lists.failed.is_empty();
-    engine.readers.ask(|reader| {
+    context.readers.ask(|reader| {
         let mut comparison = Comparison::new(reader, set.id, set.directory);
         let mut all = whole;
-        let budget = Budget::new(&engine.config.bounds);
+        let budget = Budget::new(&context.config.bounds);
         for document in &lists.read {
-            all &= compare_document(engine, document, listed, &budget, &mut comparison, &mut audit)?;
+            all &= compare_document(context, document, listed, &budget, &mut comparison, &mut audit)?;
         }
         // Of what was not read nobody knows what it lists.
         if all {
@@ -146,7 +171,7 @@ fn compare(engine: &Engine, set: &SetRow, lists: Lists, mut audit: Audit) -> Res
 
 /// Compares one list; says whether it was read to its end.
 fn compare_document(
-    engine: &Engine,
+    context: &Context,
     document: &Spooled,
     listed: Option<Datetime>,
     budget: &Budget,
@@ -176,7 +201,7 @@ fn compare_document(
             return Ok(false);
         }
         let facts = Facts::of_entry(&entry, reader.warnings_mut());
-        let mapper = &engine.mapper;
+        let mapper = &context.mapper;
         let Some(record) = lists::resource(mapper, document, &entry, &facts, at, reader.warnings_mut()) else {
             continue;
         };

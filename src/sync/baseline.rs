@@ -8,14 +8,16 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::attach::{Attacher, Fresh};
+use super::attach::Attacher;
+use super::context::Context;
 use super::dumps;
 use super::listing::{Readers, Reading};
 use super::lists::{self, Budget, Lists, Scope, UnsettledKind};
+use super::package::NewMembers;
 use super::seed::{self, Baseline};
 use super::spooled::Spooled;
 use super::status::Status;
-use super::{Engine, Summary, SyncError, editions, set_rows};
+use super::{Summary, SyncError, editions, set_rows};
 use crate::catalog::{
     CatalogError, DocumentRow, Outcome, Recent, SetRow, SetState, Snapshot, SyncResult, Tally, Transaction, Writer,
 };
@@ -40,18 +42,18 @@ impl Edition {
 
 /// Synchronizes one set with its lists. The second part of the answer is the edition of the lists, if any of it was new.
 pub(super) async fn bring(
-    engine: &Arc<Engine>,
+    context: &Arc<Context>,
     set: &SetRow,
     found: &FoundSet,
     accept_deletions: bool,
 ) -> Result<(Summary, Option<Edition>), SyncError> {
     let mut scope = Scope::Changed;
     loop {
-        match once(engine, set, found, accept_deletions, scope).await {
+        match once(context, set, found, accept_deletions, scope).await {
             Ok(Some(synced)) => return Ok(synced),
             Ok(None) => scope = Scope::All,
             Err(error) if scope == Scope::All => {
-                engine.status().error(&error.to_string());
+                context.status.error(&error.to_string());
                 scope = Scope::Additions;
             }
             Err(error) => return Err(error),
@@ -62,21 +64,21 @@ pub(super) async fn bring(
 /// As [`bring`]; nothing is done, and the answer is `None`, if documents that have not changed are to be read, too: only they
 /// show whether they list a resource that no other document lists. Only with [`Scope::Changed`] is it `None`.
 async fn once(
-    engine: &Arc<Engine>,
+    context: &Arc<Context>,
     set: &SetRow,
     found: &FoundSet,
     accept_deletions: bool,
     scope: Scope,
 ) -> Result<Option<(Summary, Option<Edition>)>, SyncError> {
-    let status = Arc::clone(engine.status());
+    let status = Arc::clone(&context.status);
     let mut known = {
         let id = set.id;
-        engine.ledger.step(move |writer| Ok((writer.documents(id)?, Default::default()))).await?
+        context.ledger.step(move |writer| Ok((writer.documents(id)?, Default::default()))).await?
     };
     if scope == Scope::All {
         known.iter_mut().for_each(|row| (row.etag, row.last_modified) = (None, None));
     }
-    let Baseline { lists, mut beside, dumped, packages } = seed::bring(engine, set, found, &known, scope).await?;
+    let Baseline { lists, mut beside, dumped, packages } = seed::bring(context, set, found, &known, scope).await?;
     lists.failed.iter().for_each(|error| status.error(&error.to_string()));
     if lists.read.is_empty()
         && lists.unchanged.is_empty()
@@ -101,38 +103,38 @@ async fn once(
         return Ok(Some((summary, None)));
     }
     status.phase("applying");
-    let mapper = Arc::clone(&engine.mapper);
+    let mapper = Arc::clone(&context.mapper);
     let own = set.clone();
-    let followed = engine.readers.ask(|reader| {
+    let followed = context.readers.ask(|reader| {
         let notified = reader.channels()?.iter().any(|channel| channel.rset == set.id);
         Ok(notified || set.follows.is_some() || !reader.feeds(set.id)?.is_empty())
     })?;
     let recent = if beside.is_some() { Recent::wanted() } else { Recent::default() };
-    let budget = Budget::new(&engine.config.bounds);
+    let budget = Budget::new(&context.config.bounds);
     let edition = edition_of(&lists);
-    let store = Arc::clone(&engine.store);
-    let listed = set_rows::listed_at(engine, set)?;
+    let store = Arc::clone(&context.store);
+    let listed = set_rows::listed_at(context, set)?;
     let work = Work { lists, scope, dumped, accept_deletions, followed, listed, recent, budget, store };
-    let ledger = engine.ledger.clone();
-    let applying = engine.ledger.step(move |writer| {
+    let ledger = context.ledger.clone();
+    let applying = context.ledger.step(move |writer| {
         let applied = writer.long(|writer| apply(writer, &mapper, &status, &own, work));
         ledger.long_step_made();
         applied
     });
     let reading = async {
         if let Some(beside) = &mut beside {
-            beside.read(engine).await;
+            beside.read(context).await;
         }
     };
     let (applied, ()) = tokio::join!(applying, reading);
     let Some((summary, Applied { recent, fresh, is_known })) = applied? else { return Ok(None) };
     tracing::debug!(?summary, "lists applied");
-    fresh.into_iter().for_each(|fresh| engine.look_at(fresh));
+    fresh.into_iter().for_each(|fresh| context.check_members(fresh));
     if let Some(beside) = beside {
-        beside.give(engine, set, recent).await?;
+        beside.give(context, set, recent).await?;
     }
     if let Some(packages) = packages {
-        dumps::forget_idle(engine, set.id, packages).await?;
+        dumps::forget_idle(context, set.id, packages).await?;
     }
     let is_new = !summary.partial && summary.held == 0 && !is_known;
     Ok(Some((summary, edition.filter(|_| is_new))))
@@ -156,7 +158,7 @@ struct Applied {
     /// What was new.
     recent: Recent,
     /// Members that were given to versions.
-    fresh: Vec<Fresh>,
+    fresh: Vec<NewMembers>,
     /// Whether this edition, which has no time, was read before.
     is_known: bool,
 }
@@ -403,7 +405,7 @@ fn apply_document(
     part: &Part<'_>,
     reading: Reading,
     summary: &mut Summary,
-    fresh: &mut Vec<Fresh>,
+    fresh: &mut Vec<NewMembers>,
 ) -> Result<Option<u64>, CatalogError> {
     let Part { set, id, document, status, store } = *part;
     let mut attacher = match document.package.as_ref().map(|package| Attacher::new(package, document)).transpose() {

@@ -9,16 +9,17 @@
 use std::sync::Arc;
 
 use super::align::Continues;
-use super::attach::Fresh;
+use super::context::Context;
 use super::dumps::{self, Packed};
 use super::feeds::{self, Chain, Followed, Look, NOT_IN_HISTORY};
 use super::gone::Gone;
 use super::lists::Budget;
 use super::order::{self, Survey, Unsurveyed};
+use super::package::NewMembers;
 use super::spooled::{About, Spooled};
 use super::status::Status;
 use super::step::{MOST_STALE, Step};
-use super::{Engine, SeedFrom, Summary, SyncError, priority};
+use super::{SeedFrom, Summary, SyncError, priority};
 use crate::bounds::Bounds;
 use crate::catalog::{
     Beginning, CatalogError, Changes, DocumentRow, Edition, Feed, Past, SetRow, SetState, Transaction, Writer,
@@ -105,7 +106,7 @@ impl std::fmt::Display for Hole {
 
 /// Brings a set in step with what its Source says has changed.
 pub(super) async fn bring(
-    engine: &Arc<Engine>,
+    context: &Arc<Context>,
     set: &SetRow,
     found: &FoundSet,
     how: Look,
@@ -118,9 +119,9 @@ pub(super) async fn bring(
         return Ok((Outcome::NoFeed, Gone::default()));
     }
     let archives = capability.archive().map(|archive| found.urls(archive)).unwrap_or_default();
-    engine.status().phase("reading changes");
+    context.status.phase("reading changes");
     let (known, replaced) =
-        engine.readers.ask(|reader| Ok::<_, CatalogError>((reader.feeds(set.id)?, reader.replaced_feeds(set.id)?)))?;
+        context.readers.ask(|reader| Ok::<_, CatalogError>((reader.feeds(set.id)?, reader.replaced_feeds(set.id)?)))?;
     let covered = set.cursor.max(set.at);
     let gone_roots: Vec<&Feed> =
         known.iter().filter(|feed| feed.capability == capability && !roots.contains(&feed.root)).collect();
@@ -134,7 +135,7 @@ pub(super) async fn bring(
     let mut gone = Gone { feeds: missed.map(|feed| (*feed).clone()).collect(), ..Gone::default() };
     let kept: Vec<String> = roots.iter().chain(gone.feeds.iter().map(|feed| &feed.root)).cloned().collect();
     let mut left = Vec::new();
-    let budget = Budget::new(&engine.config.bounds);
+    let budget = Budget::new(&context.config.bounds);
     let (mut errors, mut unchanged) = (Vec::new(), 0);
     for root in roots {
         // One that has moved is followed from where it was left.
@@ -147,11 +148,11 @@ pub(super) async fn bring(
             }
         };
         let how = if feed.failure.is_some() { how.max(Look::Again) } else { how };
-        match feeds::follow(engine, &feed, &archives, roots, covered, how).await {
+        match feeds::follow(context, &feed, &archives, roots, covered, how).await {
             Ok(Followed::Unchanged) => unchanged += 1,
-            Ok(Followed::Changed(chain)) => left.push(survey(engine, *chain, set.cursor, &budget).await?),
+            Ok(Followed::Changed(chain)) => left.push(survey(context, *chain, set.cursor, &budget).await?),
             Err(error) if feeds::is_gone(&error) => {
-                engine.status().warning(&format!("{error}; there are only the lists to tell what it would"));
+                context.status.warning(&format!("{error}; there are only the lists to tell what it would"));
                 match (before, error.trouble.is_missing()) {
                     (Some(before), true) => gone.feeds.push(before.clone()),
                     (None, true) => gone.unknown = true,
@@ -168,33 +169,34 @@ pub(super) async fn bring(
             None => Ok((Outcome::NoFeed, gone)),
         };
     }
-    errors.iter().for_each(|error| engine.status().error(&error.to_string()));
+    errors.iter().for_each(|error| context.status.error(&error.to_string()));
     let plan = match capability {
-        Capability::ChangeDump => unpack(engine, set, left, &budget).await?,
+        Capability::ChangeDump => unpack(context, set, left, &budget).await?,
         _ => {
-            let choice = choose(engine, set, &dumps, covered, &left, &budget).await?;
+            let choice = choose(context, set, &dumps, covered, &left, &budget).await?;
             Plan { packages: choice.packages, left, how: choice.how, why: choice.why }
         }
     };
     // Changes between where a feed was followed last and the lists that were read since belong to the history.
     let past = match plan.left.iter().any(|left| left.has_history(set.cursor)) {
-        true => Some(Past::new(set.id, set.directory, &engine.readers.ask(|reader| reader.reach(set.id))?)),
+        true => Some(Past::new(set.id, set.directory, &context.readers.ask(|reader| reader.reach(set.id))?)),
         false => None,
     };
     plan.left.iter().filter_map(|left| left.failure.as_ref()).for_each(|error| {
-        engine.status().error(&format!("{error}; changes after that wait until it can be read"));
+        context.status.error(&format!("{error}; changes after that wait until it can be read"));
     });
-    engine.status().phase("applying");
-    let (mapper, status, store) = (Arc::clone(&engine.mapper), Arc::clone(engine.status()), Arc::clone(&engine.store));
+    context.status.phase("applying");
+    let (mapper, status, store) =
+        (Arc::clone(&context.mapper), Arc::clone(&context.status), Arc::clone(&context.store));
     let own = set.clone();
     let partial = !errors.is_empty();
     let is_whole = errors.is_empty() && unchanged == 0 && gone.is_empty();
-    let Applied { mut summary, fresh, gap, doubtful } = engine
+    let Applied { mut summary, fresh, gap, doubtful } = context
         .ledger
         .step(move |writer| apply(writer, &mapper, &status, &store, &own, (plan, past, is_whole), &kept))
         .await?;
     summary.partial |= partial;
-    fresh.into_iter().for_each(|fresh| engine.look_at(fresh));
+    fresh.into_iter().for_each(|fresh| context.check_members(fresh));
     let outcome = match (gap, doubtful) {
         (true, _) => Outcome::Gap(summary),
         (false, true) => Outcome::Doubtful(summary),
@@ -204,13 +206,13 @@ pub(super) async fn bring(
 }
 
 async fn survey(
-    engine: &Arc<Engine>,
+    context: &Arc<Context>,
     chain: Chain,
     covered: Option<Datetime>,
     budget: &Arc<Budget>,
 ) -> Result<Left, SyncError> {
     let Chain { documents, mut feed, failure, hole } = chain;
-    let documents = surveyed(engine, documents, feed.clone(), covered, budget).await?;
+    let documents = surveyed(context, documents, feed.clone(), covered, budget).await?;
     let is_lost = |(document, survey): &&(Spooled, Survey)| {
         survey.continues == Continues::Nothing
             && document.about.from.is_none()
@@ -225,15 +227,15 @@ async fn survey(
 }
 
 async fn surveyed(
-    engine: &Arc<Engine>,
+    context: &Arc<Context>,
     documents: Vec<Spooled>,
     feed: Feed,
     covered: Option<Datetime>,
     budget: &Arc<Budget>,
 ) -> Result<Vec<(Spooled, Survey)>, SyncError> {
-    let (budget, status) = (Arc::clone(budget), Arc::clone(engine.status()));
+    let (budget, status) = (Arc::clone(budget), Arc::clone(&context.status));
     // Documents that only the history needs do not use up the budget of the tree.
-    let history_budget = Budget::new(&engine.config.bounds);
+    let history_budget = Budget::new(&context.config.bounds);
     let surveyed = priority::run(move || {
         let mut all = Vec::new();
         for document in documents {
@@ -268,7 +270,7 @@ struct Plan {
 struct Applied {
     summary: Summary,
     /// Members that were given to versions.
-    fresh: Vec<Fresh>,
+    fresh: Vec<NewMembers>,
     /// Whether changes are missing before those that were applied.
     gap: bool,
     /// Whether a deletion named what is not in the tree, or a change was withdrawn.
@@ -284,7 +286,7 @@ struct Choice {
 
 /// Decides whether packages are read before the Change List.
 async fn choose(
-    engine: &Arc<Engine>,
+    context: &Arc<Context>,
     set: &SetRow,
     dumps: &[String],
     covered: Option<Datetime>,
@@ -299,19 +301,19 @@ async fn choose(
     if dumps.is_empty() {
         return Ok(list("the Source offers no Change Dump".to_owned()));
     }
-    if engine.config.seed == SeedFrom::List {
+    if context.config.seed == SeedFrom::List {
         return Ok(list("seed=list leaves Change Dumps alone".to_owned()));
     }
-    if changes < WORTH_A_LOOK && engine.config.seed != SeedFrom::Dump {
+    if changes < WORTH_A_LOOK && context.config.seed != SeedFrom::Dump {
         return Ok(list(format!("{changes} changes are not worth a look at the Change Dump")));
     }
     let cursor = left.iter().filter_map(|left| left.feed.cursor).min().max(covered);
     let mut packed = Packed::default();
     for root in dumps {
         let feed = Feed { cursor, ..Feed::new(root, Capability::ChangeDump) };
-        match feeds::follow(engine, &feed, &[], dumps, covered, Look::Again).await {
+        match feeds::follow(context, &feed, &[], dumps, covered, Look::Again).await {
             Ok(Followed::Changed(chain)) if chain.failure.is_none() => {
-                packed.extend(dumps::packages_since(engine, set, chain.documents, cursor).await?);
+                packed.extend(dumps::packages_since(context, set, chain.documents, cursor).await?);
             }
             Ok(Followed::Changed(chain)) => packed.failed.extend(chain.failure),
             Ok(Followed::Unchanged) => {}
@@ -332,33 +334,38 @@ async fn choose(
         by_dump >> 10,
         packed.packages.len()
     );
-    if by_dump > by_list && engine.config.seed != SeedFrom::Dump {
+    if by_dump > by_list && context.config.seed != SeedFrom::Dump {
         return Ok(list(costs));
     }
-    let manifests = dumps::manifests_of_changes(engine, packed, false).await?;
+    let manifests = dumps::manifests_of_changes(context, packed, false).await?;
     if let Some(error) = manifests.failed.first() {
-        engine.status().warning(&format!("{error}; its changes come by the Change List"));
+        context.status.warning(&format!("{error}; its changes come by the Change List"));
         return Ok(list(format!("the Change Dump cannot be used: {error}")));
     }
     let feed = Feed::new("", Capability::ChangeDump);
-    let packages = surveyed(engine, manifests.read, feed, set.cursor, budget).await?;
+    let packages = surveyed(context, manifests.read, feed, set.cursor, budget).await?;
     Ok(Choice { packages, how: "changedump", why: costs })
 }
 
 /// Turns documents that list packages into the manifests of those packages.
-async fn unpack(engine: &Arc<Engine>, set: &SetRow, left: Vec<Left>, budget: &Arc<Budget>) -> Result<Plan, SyncError> {
+async fn unpack(
+    context: &Arc<Context>,
+    set: &SetRow,
+    left: Vec<Left>,
+    budget: &Arc<Budget>,
+) -> Result<Plan, SyncError> {
     let mut unpacked = Vec::new();
     for mut one in left {
         let documents: Vec<Spooled> = one.documents.drain(..).map(|(document, _)| document).collect();
         let until = documents.last().and_then(|document| document.about.until);
         let covered = one.feed.cursor.max(set.cursor);
-        let packed = dumps::packages_since(engine, set, documents, one.feed.read_from(covered)).await?;
+        let packed = dumps::packages_since(context, set, documents, one.feed.read_from(covered)).await?;
         let (past, packed) = packed.split(covered);
-        let past = dumps::manifests_of_changes(engine, past, false).await?;
-        past.failed.iter().for_each(|error| engine.status().warning(&format!("{error}; {NOT_IN_HISTORY}")));
+        let past = dumps::manifests_of_changes(context, past, false).await?;
+        past.failed.iter().for_each(|error| context.status.warning(&format!("{error}; {NOT_IN_HISTORY}")));
         one.failure = one.failure.or_else(|| packed.failed.first().cloned());
         one.hole = one.hole.or(packed.hole(covered).map(|from| Hole::Interval { covered, from }));
-        let manifests = dumps::manifests_of_changes(engine, packed, false).await?;
+        let manifests = dumps::manifests_of_changes(context, packed, false).await?;
         one.failure = one.failure.or_else(|| manifests.failed.first().cloned());
         if one.failure.is_some() || one.hole.is_some() {
             (one.feed.etag, one.feed.last_modified) = (None, None);
@@ -366,7 +373,7 @@ async fn unpack(engine: &Arc<Engine>, set: &SetRow, left: Vec<Left>, budget: &Ar
             one.until = until;
         }
         let manifests = past.read.into_iter().chain(manifests.read).collect();
-        one.documents = surveyed(engine, manifests, one.feed.clone(), set.cursor, budget).await?;
+        one.documents = surveyed(context, manifests, one.feed.clone(), set.cursor, budget).await?;
         unpacked.push(one);
     }
     let why = "the Source offers no Change List".to_owned();

@@ -5,11 +5,14 @@
 
 use std::sync::Arc;
 
+use super::content::Contents;
+use super::context::Context;
 use super::finding::{Audit, Finding};
 use super::location::expected;
 use super::members::Flaw;
 use super::package::archived;
-use super::{Engine, SyncError, packed};
+use super::packages;
+use super::{SyncError, packed};
 use crate::catalog::{Looked, MemberState};
 
 /// Objects that are looked at in one go.
@@ -22,16 +25,16 @@ pub(super) struct Damage {
 }
 
 /// Looks at all rows, and hashes what is in the store again.
-pub(super) fn check(engine: &Engine, mut audit: Audit) -> Result<(Audit, Damage), SyncError> {
+pub(super) fn check(context: &Context, mut audit: Audit) -> Result<(Audit, Damage), SyncError> {
     let mut damage = Damage { objects: Vec::new(), members: Vec::new() };
-    audit.cache.extend(engine.readers.ask(|reader| reader.check())?);
+    audit.cache.extend(context.readers.ask(|reader| reader.check())?);
     let mut after = 0;
     loop {
-        let page = engine.readers.ask(|reader| reader.objects(after, PAGE))?;
+        let page = context.readers.ask(|reader| reader.objects(after, PAGE))?;
         let Some(last) = page.last() else { break };
         after = last.id;
         for kept in page {
-            let problem = match engine.store.check(&kept.sha256) {
+            let problem = match context.store.check(&kept.sha256) {
                 Ok(true) => {
                     audit.checked.0 += 1;
                     audit.checked.1 += kept.size;
@@ -41,25 +44,25 @@ pub(super) fn check(engine: &Engine, mut audit: Audit) -> Result<(Audit, Damage)
                 Err(error) => format!("its content in the cache cannot be read: {error}"),
             };
             // It may have been let go meanwhile, and come again since: then it is none of these.
-            let versions = engine.readers.ask(|reader| reader.versions_with(kept.id))?;
+            let versions = context.readers.ask(|reader| reader.versions_with(kept.id))?;
             if versions.is_empty() {
                 continue;
             }
             for version in &versions {
-                found_corrupt(engine, &mut audit, *version, &problem)?;
+                found_corrupt(context, &mut audit, *version, &problem)?;
             }
             damage.objects.push((kept.sha256, versions));
         }
     }
     let mut after = 0;
     loop {
-        let page = engine.readers.ask(|reader| reader.members_here(after, PAGE))?;
+        let page = context.readers.ask(|reader| reader.members_here(after, PAGE))?;
         let Some(last) = page.last() else { break };
         after = *last;
         for version in page {
-            let Some(row) = engine.readers.ask(|reader| reader.version(version))? else { continue };
+            let Some(row) = context.readers.ask(|reader| reader.version(version))? else { continue };
             let Some(member) = row.member.as_ref() else { continue };
-            let Some(package) = engine.packages.get(member.package).filter(|own| own.epoch == member.epoch) else {
+            let Some(package) = packages::get(context, member.package).filter(|own| own.epoch == member.epoch) else {
                 continue;
             };
             let mut facts = expected(&row);
@@ -72,7 +75,7 @@ pub(super) fn check(engine: &Engine, mut audit: Audit) -> Result<(Audit, Damage)
                     audit.checked.1 += member.size;
                 }
                 Err(Flaw::Damaged(why)) => {
-                    found_corrupt(engine, &mut audit, version, &format!("its member in {}: {why}", package.url))?;
+                    found_corrupt(context, &mut audit, version, &format!("its member in {}: {why}", package.url))?;
                     damage.members.push((version, package.epoch));
                 }
                 Err(Flaw::Disk(error)) => audit.unread.push(format!("{}: {error}", package.url)),
@@ -82,37 +85,38 @@ pub(super) fn check(engine: &Engine, mut audit: Audit) -> Result<(Audit, Damage)
     Ok((audit, damage))
 }
 
-fn found_corrupt(engine: &Engine, audit: &mut Audit, version: i64, problem: &str) -> Result<(), SyncError> {
-    let path = engine.readers.ask(|reader| reader.path_of(version))?;
+fn found_corrupt(context: &Context, audit: &mut Audit, version: i64, problem: &str) -> Result<(), SyncError> {
+    let path = context.readers.ask(|reader| reader.path_of(version))?;
     audit.corrupt.add(Finding { path, uri: None, differences: Vec::new(), problem: Some(problem.to_owned()) });
     Ok(())
 }
 
 /// Lets damaged content go, and fetches it anew.
-pub(super) async fn mend(engine: &Arc<Engine>, damage: Damage) -> Result<(), SyncError> {
+pub(super) async fn mend(contents: &Arc<Contents>, damage: Damage) -> Result<(), SyncError> {
+    let context = &contents.context;
     let mut versions = Vec::new();
     for (sha256, having) in damage.objects {
-        if let Err(error) = engine.ledger.discard(sha256).await {
-            engine.status().error(&error.to_string());
+        if let Err(error) = context.ledger.discard(sha256).await {
+            context.status.error(&error.to_string());
         }
         versions.extend(having);
     }
     for (version, epoch) in damage.members {
-        engine.ledger.member(Looked { version, state: MemberState::Damaged, epoch, sha256: None });
+        context.ledger.member(Looked { version, state: MemberState::Damaged, epoch, sha256: None });
         versions.push(version);
     }
-    versions.iter().for_each(|version| engine.contents.files.forget(*version));
+    versions.iter().for_each(|version| context.files.forget(*version));
     // Facts are gathered for a moment before they are written.
-    engine.ledger.settled().await?;
+    context.ledger.settled().await?;
     // What is not shown is not fetched.
     let mut wanted = Vec::new();
     for version in versions {
-        if !engine.readers.ask(|reader| reader.is_left_out(version))? {
+        if !context.readers.ask(|reader| reader.is_left_out(version))? {
             wanted.push(version);
         }
     }
     let versions = wanted;
     // What cannot be had again is told where it is fetched.
-    engine.contents.many(versions.into_iter().map(|version| (version, None)).collect(), |_| ()).await;
-    engine.ledger.settled().await
+    contents.many(versions.into_iter().map(|version| (version, None)).collect(), |_| ()).await;
+    context.ledger.settled().await
 }

@@ -1,9 +1,9 @@
 //! What the engine is to do.
 
-use std::sync::Arc;
-use std::time::Duration;
 use crate::bounds::Bounds;
 use crate::catalog::Wish;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// How strictly bytes are held to what the Source lists of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -13,23 +13,21 @@ use std::time::{Duration, Instant};
 use lru::LruCache;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
+use super::config::Verify;
+use super::context::Context;
 use super::download;
 use super::flight::{Failure, Flight, Kept};
 use super::freshness::{Freshness, is_timeless};
 use super::history::{History, Silent};
-use super::ledger::Ledger;
 use super::location::{Location, expected, represented};
 use super::lock::locked;
-use super::open_files::{OpenFiles, Ready};
-use super::packages::Packages;
-use super::status::Status;
+use super::open_files::Ready;
+use super::packages;
 use super::under_way::UnderWay;
-use super::{Config, Shared, Verify};
-use crate::bounds::Bounds;
 use crate::bounds::capacity;
 use crate::catalog::{Content, MemberRow, MemberState, Place, Pool, Stored, VersionRow};
 use crate::document::{Algorithm, Datetime};
-use crate::source::{Asked, Client, Expected, SourceError, Trouble};
+use crate::source::{Asked, Expected, SourceError, Trouble};
 use crate::store::{Body, Store};
 
 /// How long a failure is answered from memory, so that a reader that insists does not become a storm.
@@ -50,16 +48,7 @@ const REPLACED: &str = "it was not what had been said of it, and another has tak
 /// Content on demand.
 #[derive(Debug)]
 pub(super) struct Contents {
-    pub(super) verify: Verify,
-    pub(super) offline: bool,
-    pub(super) client: Arc<Client>,
-    pub(super) store: Arc<Store>,
-    pub(super) readers: Arc<Pool>,
-    pub(super) ledger: Ledger,
-    pub(super) status: Arc<Status>,
-    pub(super) files: OpenFiles,
-    pub(super) bounds: Bounds,
-    pub(super) packages: Arc<Packages>,
+    pub(super) context: Arc<Context>,
     /// Archives that do not answer. The Source itself is always asked.
     silent: Silent,
     pub(super) history: Arc<History>,
@@ -84,25 +73,14 @@ pub(super) struct Contents {
 
 impl Contents {
     pub(super) fn new(
-        config: &Config,
-        shared: Shared,
-        packages: &Arc<Packages>,
+        context: Arc<Context>,
         doubts: mpsc::UnboundedSender<Doubt>,
         history: &Arc<History>,
     ) -> Arc<Self> {
-        let Shared { client, store, readers, ledger, status, files, bounds } = shared;
-        let ahead = client.connections().saturating_sub(1).max(1);
+        let ahead = context.client.connections().saturating_sub(1).max(1);
         Arc::new(Self {
-            verify: config.verify,
-            offline: config.offline,
-            client,
-            store,
-            readers,
-            ledger,
-            status,
-            files,
-            bounds,
-            packages: Arc::clone(packages),
+            freshness: Freshness::new(context.config.revalidate),
+            context,
             silent: Silent::new(),
             history: Arc::clone(history),
             doubts,
@@ -112,7 +90,6 @@ impl Contents {
             flights: Mutex::new(HashMap::new()),
             sizing: UnderWay::default(),
             failures: Mutex::new(LruCache::new(capacity(10_000))),
-            freshness: Freshness::new(config.revalidate),
             impostors: Mutex::new(LruCache::new(capacity(1000))),
             expected: Arc::new(Semaphore::new(MOST_EXPECTED)),
             expected_slots: Arc::new(Semaphore::new(ahead)),
@@ -120,18 +97,18 @@ impl Contents {
     }
 
     pub(super) fn ready(&self, version: i64) -> Option<Ready> {
-        if let Some(ready) = self.files.get(version) {
+        if let Some(ready) = self.context.files.get(version) {
             return Some(ready);
         }
-        if let Some(content) = self.ledger.pending(version) {
+        if let Some(content) = self.context.ledger.pending(version) {
             return self.open(version, content);
         }
         // A failure shows again where the version is asked for whole.
-        match self.readers.ask(|reader| reader.place(version)).ok()?? {
+        match self.context.readers.ask(|reader| reader.place(version)).ok()?? {
             Place::Object(content, used) => {
                 let ready = self.open(version, content);
                 if ready.is_some() && Datetime::now().nanos().saturating_sub(used.nanos()) > TOUCH_EVERY {
-                    self.ledger.touched(content.sha256);
+                    self.context.ledger.touched(content.sha256);
                 }
                 ready
             }
@@ -140,20 +117,20 @@ impl Contents {
     }
 
     pub(super) fn open(&self, version: i64, content: Content) -> Option<Ready> {
-        match self.store.object(&content.sha256) {
+        match self.context.store.object(&content.sha256) {
             Ok(file) => {
                 let body = Body::whole(Arc::new(file), content.size);
                 let ready = Ready { body, size: content.size, verified: content.verified };
-                self.files.put(version, Stored::Object(content.sha256), ready.clone());
+                self.context.files.put(version, Stored::Object(content.sha256), ready.clone());
                 Some(ready)
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                self.status.warning("content is missing from the cache and will be fetched again");
-                self.ledger.lost(content.sha256);
+                self.context.status.warning("content is missing from the cache and will be fetched again");
+                self.context.ledger.lost(content.sha256);
                 None
             }
             Err(error) => {
-                self.status.error(&format!("cache: {error}"));
+                self.context.status.error(&format!("cache: {error}"));
                 None
             }
         }
@@ -161,8 +138,8 @@ impl Contents {
 
     pub(super) fn row(&self, version: i64) -> Result<Option<VersionRow>, Failure> {
         // Before the catalog is asked: what is pending then may be in the catalog a moment later.
-        let pending = self.ledger.pending_size(version);
-        let found = self.readers.ask(|reader| reader.version(version));
+        let pending = self.context.ledger.pending_size(version);
+        let found = self.context.readers.ask(|reader| reader.version(version));
         let mut row = found.map_err(|error| self.failed(version, error.to_string()))?;
         if let Some(row) = row.as_mut()
             && let Some(size) = pending.filter(|_| row.size.is_none())
@@ -175,13 +152,13 @@ impl Contents {
 
     /// Whether a member is not known to be damaged.
     fn is_sound(&self, version: i64, member: &MemberRow) -> bool {
-        let package = self.packages.get(member.package);
+        let package = packages::get(&self.context, member.package);
         package.is_some_and(|package| self.state_of(&package, version, member) != MemberState::Damaged)
     }
 
     /// Notes a failure where people look for it.
     pub(super) fn failed(&self, version: i64, reason: String) -> Failure {
-        self.status.error(&reason);
+        self.context.status.error(&reason);
         let failure = Failure::new(reason);
         locked(&self.failures).put(version, (Instant::now(), failure.clone()));
         failure
@@ -233,7 +210,8 @@ impl Contents {
                 }
             }
             // What `rate=` makes us wait is no fault of the Source's.
-            let deadline = tokio::time::Instant::from_std(last + self.client.timeout() + self.client.backlog());
+            let deadline =
+                tokio::time::Instant::from_std(last + self.context.client.timeout() + self.context.client.backlog());
             let news = async {
                 tokio::select! {
                     _ = done.changed() => {}
@@ -246,7 +224,7 @@ impl Contents {
                     version,
                     format!(
                         "{what}: no byte for {} s; what came so far is kept for the next try, and a longer timeout= may help",
-                        self.client.timeout().as_secs()
+                        self.context.client.timeout().as_secs()
                     ),
                 ));
             }
@@ -294,7 +272,7 @@ impl Contents {
                 Err(error) => errors.push(error),
             }
         }
-        if download::streamed_from(&self.store, version).is_none()
+        if download::streamed_from(&self.context.store, version).is_none()
             && let Some(content) = self.patched(&row, flight).await
         {
             return self.land(&row, content);
@@ -302,7 +280,7 @@ impl Contents {
         if let Some(failure) = self.not_here(&row) {
             return Err(failure);
         }
-        let bound = download::streamed_from(&self.store, version);
+        let bound = download::streamed_from(&self.context.store, version);
         let streamed = bound.is_some();
         let places = match bound {
             // What was begun there goes on there, asked for as it was.
@@ -317,7 +295,7 @@ impl Contents {
             return Err(self.failed(version, format!("{}: {reason}; open the file anew", row.uri)));
         }
         let patience = waited_for
-            .then(|| self.client.timeout().mul_f32(0.9) / u32::try_from(places.len()).unwrap_or(1).clamp(1, 4));
+            .then(|| self.context.client.timeout().mul_f32(0.9) / u32::try_from(places.len()).unwrap_or(1).clamp(1, 4));
         let mut kept_from: Option<(&Location, SourceError)> = None;
         for place in &places {
             if kept_from.take().is_some_and(|(before, error)| before.keeps_from(place, &error)) {
@@ -329,15 +307,15 @@ impl Contents {
                 continue;
             }
             let job = download::Job {
-                bounds: &self.bounds,
-                client: &self.client,
-                store: &self.store,
-                status: &self.status,
+                bounds: &self.context.config.bounds,
+                client: &self.context.client,
+                store: &self.context.store,
+                status: &self.context.status,
                 flight,
                 version,
                 place,
                 expected: &expected,
-                verify: self.verify,
+                verify: self.context.config.verify,
                 known: None,
                 patience,
             };
@@ -354,12 +332,12 @@ impl Contents {
                 Ok(served) => {
                     self.silent.remove(&place.url);
                     if let Some(trouble) = &served.forgiven {
-                        self.status.warning(&format!("{}: {trouble}", row.uri));
+                        self.context.status.warning(&format!("{}: {trouble}", row.uri));
                     }
-                    self.status.update(|progress| progress.fetched_bytes += served.content.size);
+                    self.context.status.update(|progress| progress.fetched_bytes += served.content.size);
                     let ready = self.land(&row, served.content);
                     if ready.is_ok() && (is_timeless(&row) || row.current && row.media.is_none()) {
-                        self.freshness.note(&self.ledger, version, served.validators, served.media);
+                        self.freshness.note(&self.context.ledger, version, served.validators, served.media);
                     }
                     return ready;
                 }
@@ -367,10 +345,10 @@ impl Contents {
                     // Readers have seen bytes of this location: nothing else may go on under them. What
                     // cannot be gone on with where it broke stays with the old inode.
                     let goes_on = error.trouble.passes() || error.trouble.is_away();
-                    if !goes_on || download::streamed_from(&self.store, version).is_none() {
-                        self.ledger.superseded(version, None);
-                        if let Err(error) = self.store.forget_partial(version) {
-                            self.status.warning(&format!("cache: {error}"));
+                    if !goes_on || download::streamed_from(&self.context.store, version).is_none() {
+                        self.context.ledger.superseded(version, None);
+                        if let Err(error) = self.context.store.forget_partial(version) {
+                            self.context.status.warning(&format!("cache: {error}"));
                         }
                     }
                     errors.push(error);
@@ -381,7 +359,7 @@ impl Contents {
                         self.silent.add(&place.url);
                     }
                     if places.len() > 1 {
-                        self.status.warning(&format!("{error}; trying the next location"));
+                        self.context.status.warning(&format!("{error}; trying the next location"));
                     }
                     kept_from = Some((place, error.clone()));
                     errors.push(error);
@@ -407,7 +385,7 @@ impl Contents {
         }
         // Whoever waits for the bytes waits for this, too, but no longer than for the next byte.
         flight.parts.progress();
-        let looked = tokio::time::timeout(self.client.timeout().mul_f32(0.8), wait).await;
+        let looked = tokio::time::timeout(self.context.client.timeout().mul_f32(0.8), wait).await;
         looked.is_ok() && matches!(self.row(version), Ok(Some(row)) if !row.current)
     }
 
@@ -415,10 +393,10 @@ impl Contents {
     /// that objects are named by.
     fn same_content(&self, expected: &Expected) -> Option<Content> {
         let sha256: [u8; 32] = expected.hashes.get(Algorithm::Sha256)?.bytes().try_into().ok()?;
-        if expected.encoding.is_some() || self.verify == Verify::Off {
+        if expected.encoding.is_some() || self.context.config.verify == Verify::Off {
             return None;
         }
-        let size = self.store.object(&sha256).ok()?.metadata().ok()?.len();
+        let size = self.context.store.object(&sha256).ok()?.metadata().ok()?.len();
         expected.length.is_none_or(|length| length == size).then_some(Content { sha256, size, verified: true })
     }
 
@@ -437,7 +415,7 @@ impl Contents {
                 format!("{}: the Source has other content now than was read before; open the file anew", row.uri)
             }
         };
-        self.ledger.superseded(row.id, Some(content));
+        self.context.ledger.superseded(row.id, Some(content));
         Err(self.failed(row.id, reason))
     }
 
@@ -451,14 +429,14 @@ impl Contents {
         }
         let shown = match row.size {
             Some(shown) if shown != content.size => Err(shown),
-            _ => self.ledger.stored(row.id, content),
+            _ => self.context.ledger.stored(row.id, content),
         };
         Ok(shown.map_or_else(Kept::OtherSize, |()| Kept::Yes))
     }
 
     /// The size of a version, within the timeout.
     pub(super) async fn size(self: &Arc<Self>, version: i64) -> Result<u64, Failure> {
-        let timeout = self.client.timeout();
+        let timeout = self.context.client.timeout();
         match tokio::time::timeout(timeout, self.find_size(version)).await {
             Ok(found) => found,
             Err(_) => {
@@ -487,18 +465,18 @@ impl Contents {
             return Ok(ready.size);
         }
         if row.extra.encoding.is_none()
-            && !self.offline
+            && !self.context.config.offline
             && let Some(size) = self.head(&row).await
         {
             // It may have been read while this was asked.
-            let said = self.ledger.size(version, size);
+            let said = self.context.ledger.size(version, size);
             return Ok(self.row(version)?.and_then(|row| row.size).unwrap_or(said));
         }
         self.read(version, 0, u64::MAX / 2).await.map(|ready| ready.size)
     }
 
     pub(super) fn is_strict(&self) -> bool {
-        matches!(self.verify, Verify::Strict | Verify::Stream)
+        matches!(self.context.config.verify, Verify::Strict | Verify::Stream)
     }
 
     async fn head(&self, row: &VersionRow) -> Option<u64> {
@@ -509,12 +487,12 @@ impl Contents {
         let moment = place.accept_datetime();
         let asked = Asked {
             head: true,
-            patience: Some(self.client.timeout().mul_f32(0.4)),
+            patience: Some(self.context.client.timeout().mul_f32(0.4)),
             accept_datetime: moment.as_deref(),
             memento: place.memento.is_some(),
             ..Asked::default()
         };
-        let answer = self.client.ask(&place.url, &asked).await.ok()?;
+        let answer = self.context.client.ask(&place.url, &asked).await.ok()?;
         place.check(&answer, !row.hashes.is_empty() && self.is_strict()).ok()?;
         if self.is_strict() {
             expected(row).check_page(&row.uri, &answer).ok()?;

@@ -10,6 +10,9 @@
 
 mod changes;
 
+use super::context::Context;
+use super::lists::Bringer;
+use super::packages;
 use super::read_lists;
 use std::collections::HashSet;
 use std::io::Read as _;
@@ -18,12 +21,12 @@ use std::sync::Arc;
 use futures_util::StreamExt as _;
 use url::Url;
 
+use super::SyncError;
 use super::attach;
 use super::lists::Lists;
 use super::package::Package;
 use super::spooled::{About, MANIFEST, Spooled};
 use super::status::Status;
-use super::{Engine, SyncError};
 use crate::bounds::{self, Bounds};
 use crate::catalog::{DocumentRow, PackageRow, Recent, SetRow};
 use crate::document::{Capability, Datetime, Facts, Kind, Limits, Reader};
@@ -120,13 +123,13 @@ impl Offered {
 }
 
 /// Learns which packages a set has.
-pub(super) async fn bring(engine: &Arc<Engine>, set: &SetRow, offered: &Offered, known: &[DocumentRow]) -> Dump {
+pub(super) async fn bring(context: &Arc<Context>, set: &SetRow, offered: &Offered, known: &[DocumentRow]) -> Dump {
     let mut dump = match offered.documents.is_empty() {
         true => Dump::default(),
-        false => bring_documents(engine, set, &offered.documents, known).await,
+        false => bring_documents(context, set, &offered.documents, known).await,
     };
     for url in &offered.packages {
-        match alone(engine, set, url).await {
+        match alone(context, set, url).await {
             Ok(listed) => dump.packages.push(listed),
             Err(error) => dump.failed.push(error),
         }
@@ -135,9 +138,9 @@ pub(super) async fn bring(engine: &Arc<Engine>, set: &SetRow, offered: &Offered,
 }
 
 /// A package that no document lists: what its server says of it tells one edition from the next.
-async fn alone(engine: &Arc<Engine>, set: &SetRow, url: &str) -> Result<Listed, SourceError> {
+async fn alone(context: &Arc<Context>, set: &SetRow, url: &str) -> Result<Listed, SourceError> {
     let asked = Asked { head: true, document: true, ..Asked::default() };
-    let (length, validators) = match engine.client.ask(url, &asked).await {
+    let (length, validators) = match context.client.ask(url, &asked).await {
         Ok(answer) => (answer.length(), answer.validators()),
         // Some servers know no HEAD; how large it is shows when it is read.
         Err(error)
@@ -163,8 +166,8 @@ async fn alone(engine: &Arc<Engine>, set: &SetRow, url: &str) -> Result<Listed, 
 }
 
 /// Brings the documents of dumps here, and learns which packages they list.
-async fn bring_documents(engine: &Arc<Engine>, set: &SetRow, roots: &[String], known: &[DocumentRow]) -> Dump {
-    let bringer = engine.bringer(Capability::ResourceDump);
+async fn bring_documents(context: &Arc<Context>, set: &SetRow, roots: &[String], known: &[DocumentRow]) -> Dump {
+    let bringer = Bringer::new(context, Capability::ResourceDump);
     let plain: Vec<DocumentRow> = known.iter().filter(|row| row.package.is_none()).cloned().collect();
     let mut found = read_lists::bring(&bringer, roots, &plain).await;
     if !found.read.is_empty() && (!found.unchanged.is_empty() || known.is_empty()) && !plain.is_empty() {
@@ -178,7 +181,7 @@ async fn bring_documents(engine: &Arc<Engine>, set: &SetRow, roots: &[String], k
         dump.unchanged = known.iter().filter(|row| row.package.is_some()).cloned().collect();
         return dump;
     }
-    let (rset, status) = (set.id, Arc::clone(engine.status()));
+    let (rset, status) = (set.id, Arc::clone(&context.status));
     let read = found.read;
     let looked = tokio::task::spawn_blocking(move || {
         let mut packages = Vec::new();
@@ -285,14 +288,14 @@ pub(super) struct Reading {
 }
 
 /// Enters the packages of a dump into the catalog, and begins to download them if that is wished.
-pub(super) async fn enter(engine: &Arc<Engine>, dump: &mut Dump, how: Reading) -> Result<(), SyncError> {
+pub(super) async fn enter(context: &Arc<Context>, dump: &mut Dump, how: Reading) -> Result<(), SyncError> {
     let changes = how.manifest == Capability::ChangeDumpManifest;
     let packages: Vec<PackageRow> = dump
         .packages
         .iter()
         .map(|listed| PackageRow { wanted: how.wanted, archived: how.archived, changes, ..listed.row.clone() })
         .collect();
-    let ids = engine
+    let ids = context
         .ledger
         .step(move |writer| {
             let transaction = writer.begin(true)?;
@@ -301,21 +304,21 @@ pub(super) async fn enter(engine: &Arc<Engine>, dump: &mut Dump, how: Reading) -
         })
         .await?;
     for (listed, id) in dump.packages.iter_mut().zip(ids) {
-        if let Some(row) = engine.readers.ask(|reader| reader.package(id))? {
+        if let Some(row) = context.readers.ask(|reader| reader.package(id))? {
             listed.row = row;
         }
         if how.download {
-            let started = engine.packages.start(&listed.row, None);
+            let started = packages::start(context, &listed.row, None);
             started.map_err(|error| SyncError::Cache(format!("{}: {error}", listed.row.url)))?;
         }
     }
     let total = dump.packages.len() as u64;
-    engine.status().update(|progress| (progress.packages, progress.packages_known) = (0, total));
+    context.status.update(|progress| (progress.packages, progress.packages_known) = (0, total));
     Ok(())
 }
 
 /// Reads the manifests of all packages of a dump that are not known yet.
-pub(super) async fn read(engine: &Arc<Engine>, dump: &mut Dump, known: &[DocumentRow], how: Reading) {
+pub(super) async fn read(context: &Arc<Context>, dump: &mut Dump, known: &[DocumentRow], how: Reading) {
     let unread: Vec<Listed> = dump
         .packages
         .iter()
@@ -328,15 +331,15 @@ pub(super) async fn read(engine: &Arc<Engine>, dump: &mut Dump, known: &[Documen
         .collect();
     let mut reading = futures_util::stream::iter(unread)
         .map(|listed| {
-            let engine = Arc::clone(engine);
+            let context = Arc::clone(context);
             async move {
-                let manifest = manifest(&engine, &listed, how).await;
+                let manifest = manifest(&context, &listed, how).await;
                 (listed, manifest)
             }
         })
         .buffer_unordered(AT_ONCE);
     while let Some((listed, manifest)) = reading.next().await {
-        engine.status().update(|progress| progress.packages += 1);
+        context.status.update(|progress| progress.packages += 1);
         match manifest {
             Ok(Some(document)) => dump.manifests.push(document),
             Ok(None) => {}
@@ -350,15 +353,15 @@ pub(super) async fn read(engine: &Arc<Engine>, dump: &mut Dump, known: &[Documen
 /// Gives the versions of a list the members of the packages whose manifests were read beside it. What was
 /// listed just now is looked at no second time: `recent` knows it.
 pub(super) async fn attach(
-    engine: &Arc<Engine>,
+    context: &Arc<Context>,
     set: &SetRow,
     manifests: Vec<Spooled>,
     mut recent: Recent,
     length_suffices: bool,
 ) -> Result<(), SyncError> {
     for document in manifests {
-        let (mapper, status, directory) = (Arc::clone(&engine.mapper), Arc::clone(engine.status()), set.directory);
-        let (back, fresh) = engine
+        let (mapper, status, directory) = (Arc::clone(&context.mapper), Arc::clone(&context.status), set.directory);
+        let (back, fresh) = context
             .ledger
             .step(move |writer| {
                 // If this is lost with the machine's power, it is done again.
@@ -372,17 +375,17 @@ pub(super) async fn attach(
             .await?;
         recent = back;
         if let Some(fresh) = fresh {
-            engine.look_at(fresh);
+            context.check_members(fresh);
         }
     }
     Ok(())
 }
 
 /// The manifest of a package: from the package, else the copy that the dump links to.
-async fn manifest(engine: &Arc<Engine>, listed: &Listed, how: Reading) -> Result<Option<Spooled>, SourceError> {
+async fn manifest(context: &Arc<Context>, listed: &Listed, how: Reading) -> Result<Option<Spooled>, SourceError> {
     let disk = |error: std::io::Error| SourceError::new(&listed.row.url, Trouble::Disk(error.to_string()));
-    let package = engine.packages.take(&listed.row).map_err(disk)?;
-    let error = match inner_manifest(engine, &package, &listed.row, false, how.manifest).await {
+    let package = packages::take(context, &listed.row).map_err(disk)?;
+    let error = match inner_manifest(context, &package, &listed.row, false, how.manifest).await {
         Ok(document) => return Ok(Some(document)),
         Err(error) => error,
     };
@@ -392,25 +395,25 @@ async fn manifest(engine: &Arc<Engine>, listed: &Listed, how: Reading) -> Result
         return Ok(None);
     }
     if let Some(contents) = &listed.contents {
-        let copy = engine.bringer(how.manifest).one(contents).await;
+        let copy = Bringer::new(context, how.manifest).one(contents).await;
         match copy {
             Ok(document) => {
                 if !late {
-                    engine.status().error(&format!("{error}; its manifest is read from {contents} instead"));
+                    context.status.error(&format!("{error}; its manifest is read from {contents} instead"));
                 }
                 let row = manifest_row(&listed.row, &document);
-                let readable = !late && engine.packages.find_one(&package, MANIFEST, false).await.is_ok();
+                let readable = !late && packages::find_one(context, &package, MANIFEST, false).await.is_ok();
                 return Ok(Some(Spooled { row, package: readable.then_some(package), ..document }));
             }
-            Err(other) => engine.status().warning(&format!("{other}; the package itself is read instead")),
+            Err(other) => context.status.warning(&format!("{other}; the package itself is read instead")),
         }
     }
     match (late, how.download) {
         // All of it will be here before long.
-        (true, true) => inner_manifest(engine, &package, &listed.row, true, how.manifest).await.map(Some),
+        (true, true) => inner_manifest(context, &package, &listed.row, true, how.manifest).await.map(Some),
         (true, false) => {
-            engine.packages.start(&listed.row, None).map_err(disk)?;
-            inner_manifest(engine, &package, &listed.row, true, how.manifest).await.map(Some)
+            packages::start(context, &listed.row, None).map_err(disk)?;
+            inner_manifest(context, &package, &listed.row, true, how.manifest).await.map(Some)
         }
         (false, _) => Err(error),
     }
@@ -432,15 +435,15 @@ fn manifest_row(package: &PackageRow, document: &Spooled) -> DocumentRow {
 
 /// The manifest that lies in a package, or in what took its place meanwhile.
 async fn inner_manifest(
-    engine: &Arc<Engine>,
+    context: &Arc<Context>,
     package: &Arc<Package>,
     row: &PackageRow,
     patient: bool,
     capability: Capability,
 ) -> Result<Spooled, SourceError> {
-    match manifest_in(engine, package, row, patient, capability).await {
-        Err(error) if package.has_left() => match engine.packages.get(row.id) {
-            Some(package) => manifest_in(engine, &package, row, patient, capability).await,
+    match manifest_in(context, package, row, patient, capability).await {
+        Err(error) if package.has_left() => match packages::get(context, row.id) {
+            Some(package) => manifest_in(context, &package, row, patient, capability).await,
             None => Err(error),
         },
         found => found,
@@ -449,27 +452,27 @@ async fn inner_manifest(
 
 /// The manifest, or the manifests in the same package that it is an index of, one after the other.
 async fn manifest_in(
-    engine: &Arc<Engine>,
+    context: &Arc<Context>,
     package: &Arc<Package>,
     row: &PackageRow,
     patient: bool,
     capability: Capability,
 ) -> Result<Spooled, SourceError> {
     let failed = |trouble| SourceError::new(&row.url, trouble);
-    let (index, parts) = manifest_at(engine, package, row, patient, capability, MANIFEST).await?;
+    let (index, parts) = manifest_at(context, package, row, patient, capability, MANIFEST).await?;
     let mut whole: Option<Spooled> = None;
     let (mut known, mut size) = (HashSet::new(), 0_u64);
     for name in &parts {
         if !known.insert(name) {
             return Err(failed(Trouble::Nowhere(format!("{MANIFEST} names {name} twice"))));
         }
-        let (part, further) = manifest_at(engine, package, row, patient, capability, name).await?;
+        let (part, further) = manifest_at(context, package, row, patient, capability, name).await?;
         if !further.is_empty() {
             return Err(failed(Trouble::Nowhere(format!("{name} is an index, within an index of manifests"))));
         }
         size = size.saturating_add(part.path.metadata().map_or(0, |metadata| metadata.len()));
-        if size > engine.config.bounds.document {
-            let beyond = bounds::DOCUMENT.passed("the size of its manifests", &engine.config.bounds);
+        if size > context.config.bounds.document {
+            let beyond = bounds::DOCUMENT.passed("the size of its manifests", &context.config.bounds);
             return Err(failed(beyond.into()));
         }
         match &mut whole {
@@ -489,7 +492,7 @@ async fn manifest_in(
 
 /// Reads one document of manifests from a package; the second part of the answer is what it names, if it is an index.
 async fn manifest_at(
-    engine: &Arc<Engine>,
+    context: &Arc<Context>,
     package: &Arc<Package>,
     row: &PackageRow,
     patient: bool,
@@ -497,7 +500,7 @@ async fn manifest_at(
     name: &str,
 ) -> Result<(Spooled, Vec<String>), SourceError> {
     let failed = |trouble| SourceError::new(&row.url, trouble);
-    let (found, broken) = engine.packages.find_one(package, name, patient).await?;
+    let (found, broken) = packages::find_one(context, package, name, patient).await?;
     let member = match found {
         Found::Member(member) => member,
         Found::Missing => {
@@ -506,20 +509,20 @@ async fn manifest_at(
         }
         Found::Refused(why) => return Err(failed(Trouble::Nowhere(format!("{name}: {why}")))),
     };
-    if member.size > engine.config.bounds.document {
-        let beyond = bounds::DOCUMENT.passed("the size of its manifest", &engine.config.bounds);
+    if member.size > context.config.bounds.document {
+        let beyond = bounds::DOCUMENT.passed("the size of its manifest", &context.config.bounds);
         return Err(failed(beyond.into()));
     }
-    engine.packages.bring_member(package, &member, || ()).await?;
+    packages::bring_member(context, package, &member, || ()).await?;
     let unpacking = Unpacking {
         package: Arc::clone(package),
         member,
         name: name.to_owned(),
-        store: Arc::clone(&engine.store),
+        store: Arc::clone(&context.store),
         row: row.clone(),
         capability,
-        bounds: engine.config.bounds,
-        prefer: engine.config.prefer.clone(),
+        bounds: context.config.bounds,
+        prefer: context.config.prefer.clone(),
     };
     let spooled = tokio::task::spawn_blocking(move || unpacking.spool());
     spooled.await.unwrap_or_else(|error| Err(failed(Trouble::Broken(error.to_string()))))
@@ -598,25 +601,25 @@ impl Unpacking {
 }
 
 /// Attaches the members of a package that could not be read from when the tree was made, and now can.
-pub(super) async fn attach_later(engine: &Arc<Engine>, row: &PackageRow) -> Result<(), SyncError> {
-    let package = engine.packages.take(row).map_err(|error| SyncError::Cache(error.to_string()))?;
-    let Some(set) = engine.sets()?.into_iter().find(|set| set.id == row.rset) else { return Ok(()) };
-    let document = inner_manifest(engine, &package, row, true, Capability::ResourceDumpManifest).await?;
+pub(super) async fn attach_later(context: &Arc<Context>, row: &PackageRow) -> Result<(), SyncError> {
+    let package = packages::take(context, row).map_err(|error| SyncError::Cache(error.to_string()))?;
+    let Some(set) = context.sets()?.into_iter().find(|set| set.id == row.rset) else { return Ok(()) };
+    let document = inner_manifest(context, &package, row, true, Capability::ResourceDumpManifest).await?;
     // By then a newer list may be in.
     let length_suffices = set.at.zip(row.at).is_some_and(|(list, package)| list <= package);
-    attach(engine, &set, vec![document], Recent::default(), length_suffices).await
+    attach(context, &set, vec![document], Recent::default(), length_suffices).await
 }
 
 /// Lets go of a package that is of no use as it is.
-async fn forget(engine: &Arc<Engine>, id: i64) -> Result<(), SyncError> {
-    engine.ledger.write(move |transaction| transaction.forget_package(id)).await?;
-    engine.packages.forget(id).map_err(|error| SyncError::Cache(error.to_string()))?;
-    engine.ledger.recount().await
+async fn forget(context: &Arc<Context>, id: i64) -> Result<(), SyncError> {
+    context.ledger.write(move |transaction| transaction.forget_package(id)).await?;
+    packages::forget(context, id).map_err(|error| SyncError::Cache(error.to_string()))?;
+    context.ledger.recount().await
 }
 
 /// Removes packages that nothing needs any more.
-pub(super) async fn forget_idle(engine: &Arc<Engine>, set: i64, kept: Vec<i64>) -> Result<(), SyncError> {
-    let idle = engine
+pub(super) async fn forget_idle(context: &Arc<Context>, set: i64, kept: Vec<i64>) -> Result<(), SyncError> {
+    let idle = context
         .ledger
         .step(move |writer| {
             let transaction = writer.begin(false)?;
@@ -627,21 +630,21 @@ pub(super) async fn forget_idle(engine: &Arc<Engine>, set: i64, kept: Vec<i64>) 
     if idle.is_empty() {
         return Ok(());
     }
-    engine.ledger.recount().await?;
+    context.ledger.recount().await?;
     for id in idle {
-        engine.packages.forget(id).map_err(|error| SyncError::Cache(error.to_string()))?;
+        packages::forget(context, id).map_err(|error| SyncError::Cache(error.to_string()))?;
     }
     Ok(())
 }
 
 /// All manifests of a Resource Dump as they are now, without taking anything from its packages.
-pub(super) async fn lists_of(engine: &Arc<Engine>, set: &SetRow, found: &FoundSet) -> Result<Lists, SyncError> {
-    let mut dump = bring(engine, set, &Offered::of(found), &[]).await;
+pub(super) async fn lists_of(context: &Arc<Context>, set: &SetRow, found: &FoundSet) -> Result<Lists, SyncError> {
+    let mut dump = bring(context, set, &Offered::of(found), &[]).await;
     let manifest = Capability::ResourceDumpManifest;
     let how = Reading { download: false, wanted: false, beside: false, archived: false, manifest };
     if !dump.packages.is_empty() {
-        enter(engine, &mut dump, how).await?;
-        read(engine, &mut dump, &[], how).await;
+        enter(context, &mut dump, how).await?;
+        read(context, &mut dump, &[], how).await;
     }
     Ok(dump.into_lists())
 }
@@ -654,12 +657,12 @@ pub(super) enum Fit {
     TooLargeForDisk(u64),
 }
 
-pub(super) fn fits(engine: &Engine, dump: &Dump) -> Result<Fit, SyncError> {
+pub(super) fn fits(context: &Context, dump: &Dump) -> Result<Fit, SyncError> {
     let bytes = dump.bytes();
-    if let Some(limit) = engine.ledger.cache_size().filter(|limit| bytes > *limit) {
+    if let Some(limit) = context.ledger.cache_size().filter(|limit| bytes > *limit) {
         return Ok(Fit::TooLargeForCache(limit));
     }
-    let room = engine.store.room().map_err(|error| SyncError::Cache(error.to_string()))?;
+    let room = context.store.room().map_err(|error| SyncError::Cache(error.to_string()))?;
     if bytes > room.total {
         return Ok(Fit::TooLargeForDisk(room.total));
     }

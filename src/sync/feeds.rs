@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use sha2::{Digest as _, Sha256};
 
-use super::Engine;
+use super::context::Context;
 use super::lists::{Bringer, Got, Part};
 use super::spooled::{About, OF_THE_REQUEST, Spooled, ended_before};
 use crate::bounds;
@@ -69,7 +69,7 @@ pub(super) enum Look {
 /// Follows one feed from where it was left. All changes up to `covered` are in the tree; what the feed does not reach back to,
 /// its `archives` may.
 pub(super) async fn follow(
-    engine: &Arc<Engine>,
+    context: &Arc<Context>,
     feed: &Feed,
     archives: &[String],
     roots: &[String],
@@ -77,8 +77,8 @@ pub(super) async fn follow(
     look: Look,
 ) -> Result<Followed, SourceError> {
     let mut walk = Walk {
-        engine,
-        bringer: engine.bringer(feed.capability),
+        context,
+        bringer: Bringer::new(context, feed.capability),
         covered: feed.cursor.max(covered),
         read_from: feed.read_from(feed.cursor.max(covered)),
         feed: feed.clone(),
@@ -105,7 +105,7 @@ pub(super) async fn follow(
 }
 
 struct Walk<'e> {
-    engine: &'e Arc<Engine>,
+    context: &'e Arc<Context>,
     bringer: Bringer,
     covered: Option<Datetime>,
     /// Changes before that are in the history, too. A list that ended between this time and `covered` is read for the history only.
@@ -243,8 +243,8 @@ impl Walk<'_> {
                 Err(error)
                     if self.optional.as_deref() == Some(url.as_str()) && !may_pass(&error) && !was_read(&url) =>
                 {
-                    self.engine
-                        .status()
+                    self.context
+                        .status
                         .warning(&format!("{error}; the Change List that links to it is open, and followed"));
                     let root = Some(self.feed.root.clone()).filter(|_| look >= Look::Wide);
                     match self.lead(root.map(Lead::Feed)).await {
@@ -302,7 +302,7 @@ impl Walk<'_> {
     /// Whether an interval that ends then closes its list: one that ends with the request is that of an open list whose interval
     /// moves with the time.
     fn is_past(&self, until: Datetime, request: Datetime) -> bool {
-        let margin = self.engine.config.poll.unwrap_or_default().max(OF_THE_REQUEST);
+        let margin = self.context.config.poll.unwrap_or_default().max(OF_THE_REQUEST);
         until.nanos().saturating_add(i64::try_from(margin.as_nanos()).unwrap_or(i64::MAX)) < request.nanos()
     }
 
@@ -310,7 +310,7 @@ impl Walk<'_> {
     async fn without(&mut self, error: SourceError) -> Result<Option<String>, SourceError> {
         if let Some((url, document)) = self.aside.take() {
             // What came before it is missing, and it says so itself.
-            self.engine.status().warning(&error.to_string());
+            self.context.status.warning(&error.to_string());
             let about = self.take(url, document);
             return Ok(self.lead(about.up.filter(|_| about.until.is_some()).map(Lead::Above)).await);
         }
@@ -326,7 +326,7 @@ impl Walk<'_> {
             self.failure = Some(error);
         } else {
             self.feed.above = up;
-            self.engine.status().warning(&format!("{error}; what follows is where the Capability List says"));
+            self.context.status.warning(&format!("{error}; what follows is where the Capability List says"));
         }
         Ok(named.into_iter().find(|url| !self.visited.contains(url)))
     }
@@ -373,11 +373,11 @@ impl Walk<'_> {
     /// Reads the documents of the changes before those of the first that was read, back to one that tells of something that is
     /// known (0.1, 6.1).
     async fn back(&mut self, mut prev: Option<String>) -> Result<(), SourceError> {
-        let most = self.engine.config.bounds.documents as usize;
+        let most = self.context.config.bounds.documents as usize;
         while let Some(url) = prev.take().filter(|url| self.visited.insert(url.clone())) {
             if self.documents.len() >= most {
-                let beyond = bounds::DOCUMENTS.passed("the number of its documents", &self.engine.config.bounds);
-                self.engine.status().warning(&format!("{url}: {beyond}; the changes before that are not read"));
+                let beyond = bounds::DOCUMENTS.passed("the number of its documents", &self.context.config.bounds);
+                self.context.status.warning(&format!("{url}: {beyond}; the changes before that are not read"));
                 break;
             }
             match self.bringer.get(&url, 1, None).await {
@@ -393,8 +393,8 @@ impl Walk<'_> {
                 // Without what came before, nothing that came after is in its order.
                 Err(error) if !is_gone(&error) => return Err(error),
                 Err(error) => {
-                    self.engine
-                        .status()
+                    self.context
+                        .status
                         .warning(&format!("{error}; changes before those that were read may be missing"));
                     break;
                 }
@@ -444,7 +444,7 @@ impl Walk<'_> {
         if head.is_ok_and(|(head, _)| head.capability() == Some(self.feed.capability)) {
             return vec![url];
         }
-        match crate::source::discover(&self.engine.client, &url).await {
+        match crate::source::discover(&self.context.client, &url).await {
             Ok(found) => {
                 // A Source Description, or the Source of a page, has other sets, too.
                 let is_own = |set: &&FoundSet| {
@@ -455,7 +455,7 @@ impl Walk<'_> {
                 named.filter(|url| *url == self.feed.root || !self.roots.contains(url)).collect()
             }
             Err(error) => {
-                self.engine.status().warning(&format!("{error}; what follows the changes that were read is not known"));
+                self.context.status.warning(&format!("{error}; what follows the changes that were read is not known"));
                 Vec::new()
             }
         }
@@ -541,7 +541,7 @@ impl Walk<'_> {
             };
             match failure {
                 Some(error) if past.is_some() => {
-                    self.engine.status().warning(&format!("{error}; {NOT_IN_HISTORY}"));
+                    self.context.status.warning(&format!("{error}; {NOT_IN_HISTORY}"));
                 }
                 Some(error) => {
                     // What comes after it comes after it.

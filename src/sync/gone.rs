@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use super::SyncError;
 use super::baseline::Edition;
-use super::{Engine, SyncError};
+use super::context::Context;
 use crate::catalog::{Feed, SetRow};
 use crate::document::Datetime;
 use crate::source::SourceError;
@@ -36,7 +37,7 @@ impl Gone {
 /// of earlier changes, and if a feed comes back, its changes before the lists are added to the history. Without such lists,
 /// something may be missing: then the answer is true, and the reason is kept.
 pub(super) async fn without(
-    engine: &Arc<Engine>,
+    context: &Arc<Context>,
     set: &SetRow,
     gone: Gone,
     edition: Option<Edition>,
@@ -61,7 +62,7 @@ pub(super) async fn without(
         (Feed { missed: None, ..feed }, why)
     });
     let missing: Vec<(Feed, String)> = missing.chain(unreadable).collect();
-    missing.iter().for_each(|(_, why)| engine.status().error(why));
+    missing.iter().for_each(|(_, why)| context.status.error(why));
     let behind = !missing.is_empty();
     let unsaid: Vec<Feed> = missing
         .into_iter()
@@ -70,7 +71,7 @@ pub(super) async fn without(
         .collect();
     if !made_up.is_empty() || !unsaid.is_empty() {
         let id = set.id;
-        engine
+        context
             .ledger
             .write(move |transaction| {
                 made_up.iter().try_for_each(|feed| transaction.replace_feed(id, feed))?;

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use lru::LruCache;
 use tokio::sync::watch;
 
-use super::{Shared, SyncError};
+use super::context::Context;
+use super::error::SyncError;
 use crate::catalog::{Memento, TimeMapRow};
 use crate::document::Datetime;
 use crate::source::{SourceError, Trouble, Validators};
@@ -97,8 +98,7 @@ type Question = (i64, Option<i64>);
 /// Asks for versions.
 #[derive(Debug)]
 pub(super) struct History {
-    shared: Shared,
-    offline: bool,
+    context: Arc<Context>,
     outcomes: Mutex<LruCache<Question, Outcome>>,
     under_way: Mutex<HashMap<Question, watch::Receiver<()>>>,
     /// What the heads of resources said of their versions, and until when that holds.
@@ -116,11 +116,10 @@ impl Drop for UnderWay {
 }
 
 impl History {
-    pub(super) fn new(shared: Shared, offline: bool) -> Arc<Self> {
+    pub(super) fn new(context: Arc<Context>) -> Arc<Self> {
         let most = NonZeroUsize::new(MOST_REMEMBERED).unwrap_or(NonZeroUsize::MIN);
         Arc::new(Self {
-            shared,
-            offline,
+            context,
             outcomes: Mutex::new(LruCache::new(most)),
             under_way: Mutex::default(),
             learnt: Mutex::new(LruCache::new(most)),
@@ -133,9 +132,9 @@ impl History {
         // What an earlier process read is in the catalog.
         known.or_else(|| match question {
             (resource, None) => {
-                let found = self.shared.readers.ask(|reader| reader.timemap(resource));
+                let found = self.context.readers.ask(|reader| reader.timemap(resource));
                 let row = found.unwrap_or_else(|error| {
-                    self.shared.status.error(&error.to_string());
+                    self.context.status.error(&error.to_string());
                     None
                 })?;
                 let at = Datetime::from_nanos(row.read);
@@ -147,11 +146,11 @@ impl History {
 
     pub(super) fn asked(&self, resource: i64) -> Asked {
         let Some(outcome) = self.outcome((resource, None)) else {
-            let trouble = self.offline.then(|| "the mount is offline".to_owned());
+            let trouble = self.context.config.offline.then(|| "the mount is offline".to_owned());
             return Asked { trouble, ..Asked::default() };
         };
         let until = outcome.holds_until();
-        let fresh = self.offline || Datetime::now().nanos() < until;
+        let fresh = self.context.config.offline || Datetime::now().nanos() < until;
         Asked {
             as_of: if fresh { outcome.at.nanos() } else { until },
             when: outcome.well,
@@ -163,10 +162,10 @@ impl History {
     /// the one that was in force at a moment, if that is not known then. Where the Source names no archive, the resource
     /// itself is asked, if this `learns`. Returns within the timeout; false if the Source could not be asked.
     pub(super) async fn bring(self: &Arc<Self>, resource: i64, moment: Option<Datetime>, learns: bool) -> bool {
-        if self.offline {
+        if self.context.config.offline {
             return true;
         }
-        let deadline = tokio::time::Instant::now() + self.shared.client.timeout().mul_f32(SHARE);
+        let deadline = tokio::time::Instant::now() + self.context.client.timeout().mul_f32(SHARE);
         let mut questions = vec![(resource, None)];
         self.wait((resource, None), deadline, learns).await;
         if let Some(moment) = moment
@@ -191,14 +190,14 @@ impl History {
 
     /// Whether a version is known that was in force at a moment.
     fn covers(&self, resource: i64, moment: Datetime) -> bool {
-        let known = self.shared.readers.ask(|reader| {
+        let known = self.context.readers.ask(|reader| {
             let Some(version) = reader.version_at(resource, moment)? else { return Ok(false) };
             let versions = reader.versions_of(resource)?;
             Ok(versions.iter().any(|known| known.id == version && !known.places.is_empty()))
         });
         // What cannot be asked of the catalog need not be asked of the Source.
         known.unwrap_or_else(|error| {
-            self.shared.status.error(&error.to_string());
+            self.context.status.error(&error.to_string());
             true
         })
     }
@@ -210,7 +209,7 @@ impl History {
         let links = match self.links(question.0) {
             Ok(links) if links.lead_somewhere(question) || learns && self.may_learn(question, &links) => links,
             Ok(_) => return,
-            Err(error) => return self.shared.status.error(&error.to_string()),
+            Err(error) => return self.context.status.error(&error.to_string()),
         };
         // Who walks through many resources does not wait for each.
         if let Some(url) = links.all().next().filter(|_| links.all().all(|url| self.silent.contains(url))) {
@@ -234,7 +233,7 @@ impl History {
         // The end of the sender is the end of the asking.
         let ended = tokio::time::timeout_at(deadline, async { while done.changed().await.is_ok() {} }).await;
         if ended.is_err() && is_named {
-            let waited = self.shared.client.timeout().mul_f32(SHARE).as_secs_f32();
+            let waited = self.context.client.timeout().mul_f32(SHARE).as_secs_f32();
             self.came(question, Some(format!("no answer within {waited:.1} s; asking goes on").into()));
         }
     }
@@ -242,8 +241,8 @@ impl History {
     /// Notes what came of asking, where people look for it.
     fn came(&self, question: Question, trouble: Option<Failed>) {
         if let Some(Failed { why: trouble, .. }) = &trouble {
-            let uri = self.shared.readers.ask(|reader| reader.resource_uri(question.0)).unwrap_or_default();
-            self.shared.status.warning(&format!("{uri}: its versions could not be asked for: {trouble}"));
+            let uri = self.context.readers.ask(|reader| reader.resource_uri(question.0)).unwrap_or_default();
+            self.context.status.warning(&format!("{uri}: its versions could not be asked for: {trouble}"));
         }
         let at = Datetime::now();
         let before = self.outcome(question).and_then(|outcome| outcome.well);
@@ -252,7 +251,7 @@ impl History {
     }
 
     fn links(&self, resource: i64) -> Result<Links, SyncError> {
-        let (uri, maps, gates) = self.shared.readers.ask(|reader| {
+        let (uri, maps, gates) = self.context.readers.ask(|reader| {
             let maps = reader.linked_from(resource, "timemap")?;
             Ok((reader.resource_uri(resource)?, maps, reader.linked_from(resource, "timegate")?))
         })?;
@@ -281,7 +280,7 @@ impl History {
 
     /// Learns from the head of a resource where its versions are.
     async fn learn(&self, resource: i64, uri: &str, within: Duration) -> Result<OwnLinks, Failed> {
-        let asked = self.silent.ask(uri, versions::own_links(&self.shared.client, uri, within)).await;
+        let asked = self.silent.ask(uri, versions::own_links(&self.context.client, uri, within)).await;
         let (holds, mut own) = match &asked {
             Ok(own) => (LEARNT, own.clone()),
             Err(_) => (AGAIN, OwnLinks::default()),
@@ -294,7 +293,7 @@ impl History {
     }
 
     async fn ask(&self, question: Question, mut links: Links) {
-        let within = self.shared.client.timeout() * PATIENCE;
+        let within = self.context.client.timeout() * PATIENCE;
         if let Some(uri) = links.uri.take().filter(|_| links.is_empty()) {
             match self.learn(question.0, &uri, within).await {
                 Ok(own) => (links.maps, links.gates) = (own.timemaps, own.timegates),
@@ -318,7 +317,7 @@ impl History {
         let mut troubles = Vec::new();
         if maps.is_empty() {
             for gate in &links.gates {
-                let asking = versions::ask_timegate(&self.shared.client, gate, None, within);
+                let asking = versions::ask_timegate(&self.context.client, gate, None, within);
                 match self.silent.ask(gate, asking).await {
                     Ok(said) => {
                         maps.extend(said.timemap);
@@ -329,7 +328,7 @@ impl History {
                 }
             }
         }
-        let known = self.shared.readers.ask(|reader| reader.timemap(resource)).map_err(|error| error.to_string())?;
+        let known = self.context.readers.ask(|reader| reader.timemap(resource)).map_err(|error| error.to_string())?;
         for url in maps.iter().take(MOST_LINKS) {
             let known = known.as_ref().filter(|known| known.url == *url);
             if let Err(trouble) = self.read_map(resource, url, known, within).await {
@@ -351,13 +350,13 @@ impl History {
             last_modified: known.last_modified.clone(),
             settled: false,
         });
-        let limits = Limits::of(&self.shared.bounds);
-        let read = versions::read_timemap(&self.shared.client, url, validators.as_ref(), &limits, within);
+        let limits = Limits::of(&self.context.config.bounds);
+        let read = versions::read_timemap(&self.context.client, url, validators.as_ref(), &limits, within);
         let (mementos, validators, trouble) = match self.silent.ask(url, read).await? {
             Timeline::NotModified => (Vec::new(), validators.unwrap_or_default(), None),
             Timeline::Map(map) => {
                 for note in &map.notes {
-                    self.shared.status.warning(&format!("{url}: {note}"));
+                    self.context.status.warning(&format!("{url}: {note}"));
                 }
                 let trouble = (!map.complete).then(|| format!("{url}: not all of it could be read"));
                 // What was cut short is read again, whether or not it changed.
@@ -380,7 +379,7 @@ impl History {
     async fn ask_gates(&self, resource: i64, links: &Links, moment: Datetime, within: Duration) -> Result<(), Failed> {
         let mut troubles = Vec::new();
         for gate in &links.gates {
-            let asking = versions::ask_timegate(&self.shared.client, gate, Some(moment), within);
+            let asking = versions::ask_timegate(&self.context.client, gate, Some(moment), within);
             match self.silent.ask(gate, asking).await {
                 Ok(said) => {
                     let mut told: Vec<Memento> = said.others.into_iter().map(seen_at_its_time).collect();
@@ -411,7 +410,7 @@ impl History {
         if told.is_empty() && row.is_none() {
             return Ok(());
         }
-        let kept = self.shared.ledger.write(move |transaction| {
+        let kept = self.context.ledger.write(move |transaction| {
             if !told.is_empty() {
                 transaction.put_mementos(resource, &told)?;
             }

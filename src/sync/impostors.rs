@@ -29,9 +29,9 @@ impl Contents {
         };
         let Some(trouble) = trouble else { return Ok(served) };
         // Nor is it the content of any other, but where a hash says so, or it was served before.
-        let is_others = self.readers.ask(|reader| reader.is_kept(&sha256)).unwrap_or(true);
-        if !is_others && let Err(error) = self.ledger.discard(sha256).await {
-            self.status.error(&error.to_string());
+        let is_others = self.context.readers.ask(|reader| reader.is_kept(&sha256)).unwrap_or(true);
+        if !is_others && let Err(error) = self.context.ledger.discard(sha256).await {
+            self.context.status.error(&error.to_string());
         }
         Err(SourceError::new(&place.url, trouble))
     }
@@ -39,7 +39,7 @@ impl Contents {
     /// Why this is not what was listed. What cannot be read of the cache or the catalog now is reported where it is read.
     fn in_place_of(&self, row: &VersionRow, listed: &Expected, sha256: &[u8; 32]) -> Option<Trouble> {
         let mut start = Vec::new();
-        self.store.object(sha256).ok()?.take(1024).read_to_end(&mut start).ok()?;
+        self.context.store.object(sha256).ok()?.take(1024).read_to_end(&mut start).ok()?;
         if let Err(trouble) = listed.check_start(&row.uri, &start) {
             return Some(trouble);
         }
@@ -48,7 +48,7 @@ impl Contents {
         if let Some([one, other]) = locked(&self.impostors).get(sha256) {
             return Some(Trouble::SameBody(if *one == row.uri { other } else { one }.clone()));
         }
-        let alike = self.readers.ask(|reader| {
+        let alike = self.context.readers.ask(|reader| {
             let versions = reader.current_with(sha256, MOST_ALIKE)?;
             versions.into_iter().map(|version| reader.version(version)).collect::<Result<Vec<_>, _>>()
         });

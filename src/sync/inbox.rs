@@ -15,12 +15,13 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::behind::until;
 use super::bodies::{self, Announced};
 use super::changes::{self, Delivered, Told};
+use super::context::Context;
 use super::continuity::{GRACE, Plan, Standing, plan};
-use super::{Engine, Summary, SyncError, Trigger};
-use crate::catalog::{Channel, Offer, Pool, Reading, SetRow, SetState, Subscription};
+use super::waits::until;
+use super::{Summary, SyncError};
+use crate::catalog::{Channel, Offer, Reading, SetRow, SetState, Subscription};
 use crate::document::{Capability, Datetime};
 
 /// Over so long a fleet of mirrors spreads its requests after all of them heard the same.
@@ -72,7 +73,8 @@ pub struct Heard {
 
 /// What the engine keeps in mind of channels.
 #[derive(Debug)]
-pub(super) struct Inbox {
+pub struct Inbox {
+    context: Arc<Context>,
     wake: Notify,
     /// The number of the last delivery that had come before the lists were read.
     caught_up: AtomicI64,
@@ -94,8 +96,9 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(context: Arc<Context>) -> Self {
         Self {
+            context,
             wake: Notify::new(),
             caught_up: AtomicI64::new(0),
             named: AtomicI64::new(0),
@@ -125,8 +128,8 @@ impl Inbox {
     }
 
     /// What there is when the lists are begun to be read.
-    pub(super) fn mark(&self, readers: &Pool) -> Result<Mark, SyncError> {
-        let last = readers.ask(|reader| reader.last_delivery())?;
+    pub(super) fn mark(&self) -> Result<Mark, SyncError> {
+        let last = self.context.readers.ask(|reader| reader.last_delivery())?;
         Ok(Mark { last, joined: self.joined.swap(false, Ordering::AcqRel) })
     }
 
@@ -185,19 +188,19 @@ pub(super) fn part_of(duration: Duration) -> Duration {
     duration.mul_f64(fastrand::f64())
 }
 
-impl Engine {
+impl Inbox {
     /// The channels that the sets offer now.
     ///
     /// # Errors
     /// If the catalog fails.
     pub async fn channels(&self) -> Result<Vec<OfferedChannel>, SyncError> {
         let mut offered: Vec<(SetRow, Offer)> = Vec::new();
-        for set in self.sets()? {
-            let offers = self.readers.ask(|reader| reader.offers(set.id))?;
+        for set in self.context.sets()? {
+            let offers = self.context.readers.ask(|reader| reader.offers(set.id))?;
             let channels = offers.into_iter().filter(|offer| offer.capability.is_channel());
             offered.extend(channels.map(|offer| (set.clone(), offer)));
         }
-        let known = self.readers.ask(|reader| reader.channels())?;
+        let known = self.context.readers.ask(|reader| reader.channels())?;
         let is = |one: &Channel, set: &SetRow, offer: &Offer| {
             one.rset == set.id && one.url == offer.url && one.capability == offer.capability
         };
@@ -207,14 +210,15 @@ impl Engine {
             .map(|(set, offer)| (set.id, offer.clone()))
             .collect();
         if !new.is_empty() {
-            self.ledger
+            self.context
+                .ledger
                 .write(move |transaction| {
                     new.iter()
                         .try_for_each(|(set, offer)| transaction.channel(*set, &offer.url, offer.capability).map(drop))
                 })
                 .await?;
         }
-        let known = self.readers.ask(|reader| reader.channels())?;
+        let known = self.context.readers.ask(|reader| reader.channels())?;
         Ok(offered
             .into_iter()
             .filter_map(|(set, offer)| {
@@ -224,18 +228,12 @@ impl Engine {
             .collect())
     }
 
-    /// A receiver that is told when a sync has ended: what the sets offer may be something else than before.
-    #[must_use]
-    pub fn synced(&self) -> watch::Receiver<()> {
-        self.synced.subscribe()
-    }
-
     /// Keeps the subscription of a channel, or that there is none.
     ///
     /// # Errors
     /// If the catalog fails.
     pub async fn keep_subscription(&self, channel: i64, subscription: Option<Subscription>) -> Result<(), SyncError> {
-        self.ledger.write(move |transaction| transaction.put_subscription(channel, subscription.as_ref())).await
+        self.context.ledger.write(move |transaction| transaction.put_subscription(channel, subscription.as_ref())).await
     }
 
     /// Forgets all subscriptions: their paths and secrets are not used again.
@@ -243,8 +241,9 @@ impl Engine {
     /// # Errors
     /// If the catalog fails.
     pub async fn forget_subscriptions(&self) -> Result<(), SyncError> {
-        let known = self.readers.ask(|reader| reader.channels())?;
-        self.ledger
+        let known = self.context.readers.ask(|reader| reader.channels())?;
+        self.context
+            .ledger
             .write(move |transaction| {
                 known.iter().try_for_each(|channel| transaction.put_subscription(channel.id, None))
             })
@@ -256,38 +255,38 @@ impl Engine {
     /// # Errors
     /// If the catalog fails.
     pub async fn joined(&self, channel: i64) -> Result<(), SyncError> {
-        self.ledger.write(move |transaction| transaction.channel_joins(channel, None)).await?;
+        self.context.ledger.write(move |transaction| transaction.channel_joins(channel, None)).await?;
         self.missed();
         Ok(())
     }
 
     /// Something was sent and could not be kept: the lists will be read.
     pub fn missed(&self) {
-        self.inbox.joined.store(true, Ordering::Release);
-        self.inbox.wake.notify_one();
+        self.joined.store(true, Ordering::Release);
+        self.wake.notify_one();
     }
 
     /// Whether everything that changes is delivered on channels: then the Source is polled more rarely.
     pub fn live(&self, live: bool) {
-        self.inbox.live.send_if_modified(|known| std::mem::replace(known, live) != live);
+        self.live.send_if_modified(|known| std::mem::replace(known, live) != live);
     }
 
     /// What came on a channel since the mount.
     #[must_use]
     pub fn heard(&self, channel: i64) -> Heard {
-        self.inbox.heard.lock().unwrap_or_else(PoisonError::into_inner).get(&channel).copied().unwrap_or_default()
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).get(&channel).copied().unwrap_or_default()
     }
 
     /// Changes that polls found while everything was to be delivered.
     #[must_use]
     pub fn not_notified(&self) -> u64 {
-        self.inbox.missed.load(Ordering::Acquire)
+        self.missed.load(Ordering::Acquire)
     }
 
     /// Deliveries that were kept, and gaps, since the mount, on all channels that ever were.
     #[must_use]
     pub fn heard_in_all(&self) -> (u64, u64) {
-        let heard = self.inbox.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         heard.values().fold((0, 0), |(received, gaps), one| (received + one.received, gaps + one.gaps))
     }
 
@@ -296,28 +295,29 @@ impl Engine {
     ///
     /// # Errors
     /// If it cannot be kept.
-    pub async fn deliver(&self, channel: &Channel, body: bytes::Bytes) -> Result<bool, SyncError> {
+    pub async fn deliver(self: &Arc<Self>, channel: &Channel, body: bytes::Bytes) -> Result<bool, SyncError> {
         let came = Datetime::now();
         let (id, capability) = (channel.id, channel.capability);
-        let (readers, bounds) = (Arc::clone(&self.readers), self.config.bounds);
+        let (readers, bounds) = (Arc::clone(&self.context.readers), self.context.config.bounds);
         let look = tokio::task::spawn_blocking(move || {
             let digest: [u8; 32] = Sha256::digest(&body).into();
             (bodies::read(capability, &body, came, &bounds), digest, body)
         });
         let (mut reading, digest, body) = look.await.map_err(|error| SyncError::Cache(error.to_string()))?;
-        self.store.check_room(0).map_err(|error| SyncError::Cache(error.to_string()))?;
+        self.context.store.check_room(0).map_err(|error| SyncError::Cache(error.to_string()))?;
         let framework = capability == Capability::FrameworkNotification;
-        if reading == Reading::Ping && !framework && self.inbox.pinged_lately(id) {
+        if reading == Reading::Ping && !framework && self.pinged_lately(id) {
             // Another row would add nothing: the lists are read after this.
-            self.inbox.note(id, |heard| {
+            self.note(id, |heard| {
                 heard.last = Some(came);
                 (heard.received, heard.pings) = (heard.received + 1, heard.pings + 1);
             });
             self.missed();
             return Ok(false);
         }
-        let inbox = Arc::clone(&self.inbox);
-        self.ledger
+        let inbox = Arc::clone(self);
+        self.context
+            .ledger
             .step(move |writer| {
                 let backlog = readers.ask(|reader| reader.backlog(id))?;
                 if backlog.deliveries >= MOST_WAITING.0 || backlog.bytes + body.len() as u64 > MOST_WAITING.1 {
@@ -346,7 +346,11 @@ impl Engine {
 
     /// Brings what is delivered into the tree, as it comes, and has the lists read for what they alone can tell. Runs until
     /// it is dropped.
-    pub(super) async fn attend(self: &Arc<Self>) {
+    pub(super) async fn attend(
+        self: &Arc<Self>,
+        wanted: &watch::Sender<()>,
+        read_lists: impl Fn(Announced) -> JoinHandle<Option<Summary>>,
+    ) {
         let mut tries = 0;
         // When the lists are read next, and when what came is fetched ahead of use.
         let (mut due, mut ahead): (Option<Instant>, Option<Instant>) = (None, None);
@@ -358,12 +362,12 @@ impl Engine {
             let gaps = match self.take().await {
                 Ok(Taken { deliveries, changes, lists, gaps }) => {
                     said.add(deliveries, changes);
-                    if changes > 0 && self.config.content_all {
+                    if changes > 0 && self.context.config.content_all {
                         ahead = ahead.or_else(|| Some(Instant::now() + part_of(SPREAD)));
                     }
-                    let joined = self.inbox.joined.load(Ordering::Acquire).then(Datetime::now);
+                    let joined = self.joined.load(Ordering::Acquire).then(Datetime::now);
                     match joined.or(lists) {
-                        Some(moment) if !self.config.offline => {
+                        Some(moment) if !self.context.config.offline => {
                             due = due.or_else(|| Some(instant(moment) + part_of(SPREAD) + backoff(tries)));
                         }
                         _ => (due, tries) = (None, 0),
@@ -371,7 +375,9 @@ impl Engine {
                     gaps
                 }
                 Err(error) => {
-                    self.status.error(&format!("what was delivered cannot be brought into the tree yet: {error}"));
+                    self.context
+                        .status
+                        .error(&format!("what was delivered cannot be brought into the tree yet: {error}"));
                     tries += 1;
                     tokio::time::sleep(backoff(tries)).await;
                     continue;
@@ -380,17 +386,17 @@ impl Engine {
             let look = looks.first().copied();
             let idle = errand.is_none();
             tokio::select! {
-                () = self.inbox.wake.notified() => {}
+                () = self.wake.notified() => {}
                 () = until(due), if idle => {
                     due = None;
                     // Something is not as it should be: the safety net is drawn in.
-                    self.inbox.slower.store(1, Ordering::Release);
+                    self.slower.store(1, Ordering::Release);
                     let (announced, last) = self.announced();
-                    errand = Some(Errand { sync: self.read_lists(announced), wanted: Some((last, gaps)) });
+                    errand = Some(Errand { sync: Leashed(read_lists(announced)), wanted: Some((last, gaps)) });
                 }
                 () = until(look), if idle => {
                     looks.remove(0);
-                    errand = Some(Errand { sync: self.read_lists(Announced::default()), wanted: None });
+                    errand = Some(Errand { sync: Leashed(read_lists(Announced::default())), wanted: None });
                 }
                 (found, wanted) = finished(&mut errand) => {
                     let Some((last, gaps)) = wanted else { continue };
@@ -400,21 +406,16 @@ impl Engine {
                         continue;
                     };
                     tries = if summary.partial { tries + 1 } else { 0 };
-                    self.inbox.named.fetch_max(last, Ordering::AcqRel);
-                    gaps.into_iter().for_each(|channel| self.inbox.note(channel, |heard| heard.gaps += 1));
+                    self.named.fetch_max(last, Ordering::AcqRel);
+                    gaps.into_iter().for_each(|channel| self.note(channel, |heard| heard.gaps += 1));
                     looks = AGAIN.map(|wait| Instant::now() + wait + part_of(SPREAD)).into();
                 }
                 () = until(ahead) => {
                     ahead = None;
-                    self.wanted.send_replace(());
+                    wanted.send_replace(());
                 }
             }
         }
-    }
-
-    fn read_lists(self: &Arc<Self>, announced: Announced) -> Leashed<Option<Summary>> {
-        let own = Arc::clone(self);
-        Leashed(tokio::spawn(async move { own.sync(Trigger::Notified(announced)).await.ok() }))
     }
 
     /// What the framework notifications that wait say has changed, and the number of the last one of them.
@@ -423,24 +424,24 @@ impl Engine {
             let (mut announced, mut last) = (Announced::default(), 0);
             for channel in reader.channels()?.iter().filter(|one| one.capability == Capability::FrameworkNotification) {
                 for one in reader.waiting(channel.id, BATCH)? {
-                    announced = announced.and(Announced::of(&reader.delivery(one.id)?, &self.config.bounds));
+                    announced = announced.and(Announced::of(&reader.delivery(one.id)?, &self.context.config.bounds));
                     last = last.max(one.id);
                 }
             }
             Ok((announced, last))
         };
         // What cannot be read now stays, and is read another time.
-        self.readers.ask(look).unwrap_or_default()
+        self.context.readers.ask(look).unwrap_or_default()
     }
 
     /// Applies what joins, also while a sync reads lists: it may take long, and what it applies then knows of this.
     async fn take(&self) -> Result<Taken, SyncError> {
         let mut taken = Taken::default();
-        for channel in self.readers.ask(|reader| reader.channels())? {
+        for channel in self.context.readers.ask(|reader| reader.channels())? {
             let mut cursor = channel.cursor;
             loop {
-                let waiting = self.readers.ask(|reader| reader.waiting(channel.id, BATCH))?;
-                let Some(set) = self.sets()?.into_iter().find(|set| set.id == channel.rset) else { break };
+                let waiting = self.context.readers.ask(|reader| reader.waiting(channel.id, BATCH))?;
+                let Some(set) = self.context.sets()?.into_iter().find(|set| set.id == channel.rset) else { break };
                 if waiting.is_empty() || set.state == SetState::Empty {
                     break;
                 }
@@ -463,13 +464,13 @@ impl Engine {
     }
 
     fn standing(&self, set: &SetRow, channel: &Channel, cursor: Option<Datetime>) -> Result<Standing, SyncError> {
-        let feeds = self.readers.ask(|reader| reader.feeds(set.id))?;
-        let offers = self.readers.ask(|reader| reader.offers(set.id))?;
+        let feeds = self.context.readers.ask(|reader| reader.feeds(set.id))?;
+        let offers = self.context.readers.ask(|reader| reader.offers(set.id))?;
         let follows = offers.iter().any(|offer| offer.capability.tells_changes());
         // That lists were read is no answer to what names a document.
         let caught_up = match channel.capability {
-            Capability::FrameworkNotification => &self.inbox.named,
-            _ => &self.inbox.caught_up,
+            Capability::FrameworkNotification => &self.named,
+            _ => &self.caught_up,
         };
         let fed = feeds.iter().map(|feed| feed.cursor).min().flatten();
         Ok(Standing {
@@ -494,7 +495,7 @@ impl Engine {
             };
             let sure = *caught || matches!(one.reading, Reading::Whole { dated: true, .. });
             last = last.max(Some(until));
-            let body = self.readers.ask(|reader| reader.delivery(one.id))?;
+            let body = self.context.readers.ask(|reader| reader.delivery(one.id))?;
             deliveries.push(Delivered { body, from, until, sure });
         }
         let cursor = plan.cursor;
@@ -505,18 +506,19 @@ impl Engine {
             cursor,
             done: plan.take.iter().map(|(one, _)| one.id).chain(plan.settled).collect(),
             deliveries,
-            bounds: self.config.bounds,
-            prefer: self.config.prefer.clone(),
+            bounds: self.context.config.bounds,
+            prefer: self.context.config.prefer.clone(),
         };
-        let (mapper, status, store) = (Arc::clone(&self.mapper), Arc::clone(&self.status), Arc::clone(&self.store));
+        let (mapper, status, store) =
+            (Arc::clone(&self.context.mapper), Arc::clone(&self.context.status), Arc::clone(&self.context.store));
         let (summary, doubtful) =
-            self.ledger.step(move |writer| changes::tell(writer, &mapper, &status, &store, told)).await?;
+            self.context.ledger.step(move |writer| changes::tell(writer, &mapper, &status, &store, told)).await?;
         if doubtful {
-            self.inbox.joined.store(true, Ordering::Release);
+            self.joined.store(true, Ordering::Release);
         }
         if let Some(until) = last {
             let late = Datetime::now().nanos().saturating_sub(until.nanos()).max(0).unsigned_abs();
-            self.inbox.note(channel.id, |heard| {
+            self.note(channel.id, |heard| {
                 heard.lag = Some(Duration::from_nanos(late));
                 heard.until = cursor;
             });

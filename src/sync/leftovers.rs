@@ -2,53 +2,52 @@
 //! that it did. Nothing ever reads it, and nothing but this lets it go.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use super::{Engine, SyncError};
+use super::context::Context;
+use super::error::SyncError;
 use crate::store::Object;
 
 /// How much older content must be than this process: what is told of files is in whole seconds.
 const MARGIN: Duration = Duration::from_secs(2);
 
-impl Engine {
-    /// Lets content go that is nobody's. What this process brought is left alone: it may be on its way into the catalog.
-    pub(super) async fn let_leftovers_go(self: Arc<Self>) {
-        if !self.ledger.was_cut_off() {
-            return;
-        }
-        let (mut files, mut bytes) = (0_u64, 0_u64);
-        for folder in 0..=u8::MAX {
-            match self.leftovers(folder).await {
-                Ok((more, larger)) => (files, bytes) = (files + more, bytes + larger),
-                Err(error) => {
-                    return self.status.error(&format!("cannot let go of what was left in the cache: {error}"));
-                }
+/// Lets content go that is nobody's, and came before this process was `opened`. What this process brought is left alone: it may
+/// be on its way into the catalog.
+pub(super) async fn let_leftovers_go(context: Arc<Context>, opened: SystemTime) {
+    if !context.ledger.was_cut_off() {
+        return;
+    }
+    let (mut files, mut bytes) = (0_u64, 0_u64);
+    for folder in 0..=u8::MAX {
+        match leftovers(&context, folder, opened - MARGIN).await {
+            Ok((more, larger)) => (files, bytes) = (files + more, bytes + larger),
+            Err(error) => {
+                return context.status.error(&format!("cannot let go of what was left in the cache: {error}"));
             }
-        }
-        if files > 0 {
-            tracing::info!(files, bytes, "let content go that was nobody's");
         }
     }
+    if files > 0 {
+        tracing::info!(files, bytes, "let content go that was nobody's");
+    }
+}
 
-    /// The same of one folder; returns how many files and bytes it was.
-    async fn leftovers(&self, folder: u8) -> Result<(u64, u64), SyncError> {
-        let since = self.opened - MARGIN;
-        let (store, readers) = (Arc::clone(&self.store), Arc::clone(&self.readers));
-        let look = tokio::task::spawn_blocking(move || -> Result<Vec<Object>, SyncError> {
-            let all = store.objects(folder).map_err(|error| SyncError::Cache(error.to_string()))?;
-            let mut nobodys = Vec::new();
-            for object in all.into_iter().filter(|object| object.came < since) {
-                if !readers.ask(|reader| reader.has_object(&object.sha256))? {
-                    nobodys.push(object);
-                }
+/// The same of one folder; returns how many files and bytes it was.
+async fn leftovers(context: &Context, folder: u8, since: SystemTime) -> Result<(u64, u64), SyncError> {
+    let (store, readers) = (Arc::clone(&context.store), Arc::clone(&context.readers));
+    let look = tokio::task::spawn_blocking(move || -> Result<Vec<Object>, SyncError> {
+        let all = store.objects(folder).map_err(|error| SyncError::Cache(error.to_string()))?;
+        let mut nobodys = Vec::new();
+        for object in all.into_iter().filter(|object| object.came < since) {
+            if !readers.ask(|reader| reader.has_object(&object.sha256))? {
+                nobodys.push(object);
             }
-            Ok(nobodys)
-        });
-        let nobodys = look.await.map_err(|error| SyncError::Cache(error.to_string()))??;
-        match nobodys.is_empty() {
-            true => Ok((0, 0)),
-            // The same content may come anew meanwhile.
-            false => self.ledger.let_leftovers_go(nobodys).await,
         }
+        Ok(nobodys)
+    });
+    let nobodys = look.await.map_err(|error| SyncError::Cache(error.to_string()))??;
+    match nobodys.is_empty() {
+        true => Ok((0, 0)),
+        // The same content may come anew meanwhile.
+        false => context.ledger.let_leftovers_go(nobodys).await,
     }
 }

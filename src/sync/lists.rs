@@ -11,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 use tempfile::NamedTempFile;
 use url::Url;
 
+use super::context::Context;
 use super::outline::Outline;
 use super::priority;
 use super::spooled::{About, Spooled};
@@ -228,6 +229,20 @@ pub(super) struct Body {
 }
 
 impl Bringer {
+    /// Who brings documents of a capability.
+    pub(super) fn new(context: &Context, capability: Capability) -> Self {
+        Self {
+            client: Arc::clone(&context.client),
+            store: Arc::clone(&context.store),
+            status: Arc::clone(&context.status),
+            capability,
+            bounds: context.config.bounds,
+            prefer: context.config.prefer.clone(),
+            selected: context.readers.ask(|reader| reader.selected()).unwrap_or_default().into(),
+            past_caches: false,
+        }
+    }
+
     /// Downloads one document into the spool; `None` if it did not change.
     pub(super) async fn spool(
         &self,

@@ -1,7 +1,7 @@
 //! Members of packages: held to their manifest before anybody sees them, once.
 //!
 //! What a member comes to is looked at when it is first read, or by the background's pass over packages
-//! that are here ([`Verifier`]), whichever is first; the result is kept in the catalog. A member that is
+//! that are here ([`pass`]), whichever is first; the result is kept in the catalog. A member that is
 //! not what is listed is reported, and its resource is had from its own URL while the Source still has it.
 
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use std::sync::atomic::Ordering;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 
-use super::ledger::Ledger;
+use super::config::Verify;
+use super::context::Context;
+use super::error::SyncError;
 use super::package::Package;
 use super::package::archived;
-use super::status::Status;
-use super::{SyncError, Verify};
-use crate::catalog::{Looked, MemberState, Pool, UnseenMember};
+use crate::catalog::{Looked, MemberState, UnseenMember};
 use crate::source::{Expected, Hasher, Sums, verify};
 use crate::store::archive::{ArchiveError, Member};
 
@@ -100,14 +100,6 @@ fn look(package: &Package, unseen: &UnseenMember) -> Result<(MemberState, [u8; 3
     Ok((hold(&sums, &expected, package.doubtful.load(Ordering::Acquire))?, sums.sha256))
 }
 
-/// The background's pass over packages.
-pub(super) struct Verifier<'v> {
-    pub(super) verify: Verify,
-    pub(super) readers: &'v Arc<Pool>,
-    pub(super) ledger: &'v Ledger,
-    pub(super) status: &'v Arc<Status>,
-}
-
 /// A damaged member, and why it is.
 pub(super) struct Damage {
     pub(super) version: i64,
@@ -122,92 +114,90 @@ struct Seen {
     disk: Option<std::io::Error>,
 }
 
-impl Verifier<'_> {
-    /// Looks at all members of a package that are here and that nobody has looked at yet; returns what
-    /// is damaged.
-    ///
-    /// # Errors
-    /// If the catalog or the cache fails.
-    pub(super) async fn pass(&self, package: &Arc<Package>) -> Result<Vec<Damage>, SyncError> {
-        let _turn = package.looking.lock().await;
-        let mut from = 0;
-        self.run(package, || {
-            let mut page = self.readers.ask(|reader| reader.unseen_members(package.id, from, PAGE))?;
-            page.truncate(fitting(&page));
-            from = page.last().map_or(from, |last| last.member.header + 1);
-            Ok(page)
-        })
-        .await
-    }
+/// Looks at all members of a package that are here and that nobody has looked at yet; returns what
+/// is damaged.
+///
+/// # Errors
+/// If the catalog or the cache fails.
+pub(super) async fn pass(context: &Context, package: &Arc<Package>) -> Result<Vec<Damage>, SyncError> {
+    let _turn = package.looking.lock().await;
+    let mut from = 0;
+    run(context, package, || {
+        let mut page = context.readers.ask(|reader| reader.unseen_members(package.id, from, PAGE))?;
+        page.truncate(fitting(&page));
+        from = page.last().map_or(from, |last| last.member.header + 1);
+        Ok(page)
+    })
+    .await
+}
 
-    /// Looks at these members of a package, which versions were just given.
-    ///
-    /// # Errors
-    /// If the catalog or the cache fails.
-    pub(super) async fn given(
-        &self,
-        package: &Arc<Package>,
-        mut members: Vec<UnseenMember>,
-    ) -> Result<Vec<Damage>, SyncError> {
-        members.sort_unstable_by_key(|unseen| std::cmp::Reverse(unseen.member.header));
-        self.run(package, || {
-            let mut page: Vec<UnseenMember> = members.drain(members.len().saturating_sub(PAGE)..).rev().collect();
-            let rest = page.split_off(fitting(&page));
-            members.extend(rest.into_iter().rev());
-            Ok(page)
-        })
-        .await
-    }
+/// Looks at these members of a package, which versions were just given.
+///
+/// # Errors
+/// If the catalog or the cache fails.
+pub(super) async fn given(
+    context: &Context,
+    package: &Arc<Package>,
+    mut members: Vec<UnseenMember>,
+) -> Result<Vec<Damage>, SyncError> {
+    members.sort_unstable_by_key(|unseen| std::cmp::Reverse(unseen.member.header));
+    run(context, package, || {
+        let mut page: Vec<UnseenMember> = members.drain(members.len().saturating_sub(PAGE)..).rev().collect();
+        let rest = page.split_off(fitting(&page));
+        members.extend(rest.into_iter().rev());
+        Ok(page)
+    })
+    .await
+}
 
-    async fn run(
-        &self,
-        package: &Arc<Package>,
-        mut next: impl FnMut() -> Result<Vec<UnseenMember>, SyncError>,
-    ) -> Result<Vec<Damage>, SyncError> {
-        if self.verify == Verify::Off {
-            return Ok(Vec::new());
-        }
-        let forgives = self.verify == Verify::Warn;
-        let most = std::thread::available_parallelism().map_or(2, usize::from);
-        let (mut running, mut writing) = (FuturesUnordered::new(), FuturesUnordered::new());
-        let (mut damage, mut looked) = (Vec::new(), Vec::new());
-        let mut more = true;
-        loop {
-            while more && running.len() <= most {
-                let page = next()?;
-                if page.is_empty() {
-                    more = false;
-                    break;
-                }
-                let own = Arc::clone(package);
-                running.push(tokio::task::spawn_blocking(move || see(&own, page, forgives)));
-            }
-            // Looking goes on while what was found is written.
-            if looked.len() >= WRITE_EACH || running.is_empty() && !looked.is_empty() {
-                let found: Vec<Looked> = std::mem::take(&mut looked);
-                writing.push(async move {
-                    let count = found.len() as u64;
-                    self.ledger.seen(found).await.map(|()| count)
-                });
-            }
-            tokio::select! {
-                Some(seen) = running.next() => {
-                    let seen = seen.map_err(|error| SyncError::Cache(error.to_string()))?;
-                    if let Some(error) = seen.disk {
-                        return Err(SyncError::Cache(format!("{}: {error}", package.url)));
-                    }
-                    damage.extend(seen.damage);
-                    looked.extend(seen.looked);
-                }
-                Some(written) = writing.next() => {
-                    let count = written?;
-                    self.status.update(|progress| progress.verified += count);
-                }
-                else => break,
-            }
-        }
-        Ok(damage)
+async fn run(
+    context: &Context,
+    package: &Arc<Package>,
+    mut next: impl FnMut() -> Result<Vec<UnseenMember>, SyncError>,
+) -> Result<Vec<Damage>, SyncError> {
+    if context.config.verify == Verify::Off {
+        return Ok(Vec::new());
     }
+    let forgives = context.config.verify == Verify::Warn;
+    let most = std::thread::available_parallelism().map_or(2, usize::from);
+    let (mut running, mut writing) = (FuturesUnordered::new(), FuturesUnordered::new());
+    let (mut damage, mut looked) = (Vec::new(), Vec::new());
+    let mut more = true;
+    loop {
+        while more && running.len() <= most {
+            let page = next()?;
+            if page.is_empty() {
+                more = false;
+                break;
+            }
+            let own = Arc::clone(package);
+            running.push(tokio::task::spawn_blocking(move || see(&own, page, forgives)));
+        }
+        // Looking goes on while what was found is written.
+        if looked.len() >= WRITE_EACH || running.is_empty() && !looked.is_empty() {
+            let found: Vec<Looked> = std::mem::take(&mut looked);
+            writing.push(async move {
+                let count = found.len() as u64;
+                context.ledger.seen(found).await.map(|()| count)
+            });
+        }
+        tokio::select! {
+            Some(seen) = running.next() => {
+                let seen = seen.map_err(|error| SyncError::Cache(error.to_string()))?;
+                if let Some(error) = seen.disk {
+                    return Err(SyncError::Cache(format!("{}: {error}", package.url)));
+                }
+                damage.extend(seen.damage);
+                looked.extend(seen.looked);
+            }
+            Some(written) = writing.next() => {
+                let count = written?;
+                context.status.update(|progress| progress.verified += count);
+            }
+            else => break,
+        }
+    }
+    Ok(damage)
 }
 
 /// How many of these members are looked at in one go.

@@ -21,6 +21,7 @@ impl Contents {
             return Ok(Some(Location::plain(alternate)).filter(|_| row.current).into_iter().collect());
         }
         let mut mementos = self
+            .context
             .readers
             .ask(|reader| reader.mementos(row.id))
             .map_err(|error| self.failed(row.id, error.to_string()))?;
@@ -45,7 +46,7 @@ impl Contents {
         if !places.is_empty() || !waited_for {
             return Ok(places);
         }
-        let resource = self.readers.ask(|reader| reader.ever(row.name));
+        let resource = self.context.readers.ask(|reader| reader.ever(row.name));
         let resource = resource.map_err(|error| self.failed(row.id, error.to_string()))?.resource;
         self.history.bring(resource, None, false).await;
         self.locations_of(row)
@@ -63,14 +64,14 @@ impl Contents {
         if !gone && !memento.original {
             return;
         }
-        let write = self.ledger.step(move |writer| {
+        let write = self.context.ledger.step(move |writer| {
             // If this is lost with the machine's power, it is found out again.
             let transaction = writer.begin(false)?;
             transaction.place_is(version, &memento.url, gone, memento.original)?;
             Ok(((), transaction.commit()?))
         });
         if let Err(error) = write.await {
-            self.status.error(&error.to_string());
+            self.context.status.error(&error.to_string());
         }
     }
 }

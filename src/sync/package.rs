@@ -5,11 +5,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use tokio::sync::{Notify, Semaphore};
+
 use super::fill::Parts;
 use super::lock::locked;
 use crate::catalog::MemberRow;
+use crate::catalog::UnseenMember;
 use crate::source::SourceError;
 use crate::store::archive::{Member, Method};
+
+/// The most packages that are downloaded at once.
+const MOST_AT_ONCE: usize = 4;
 
 /// No download is under way.
 pub(super) const NOWHERE: u64 = u64::MAX;
@@ -148,5 +154,29 @@ pub(super) fn archived(row: &MemberRow) -> Member {
         crc: row.crc,
         name_length: row.name_length,
         method: if row.deflated { Method::Deflated } else { Method::Stored },
+    }
+}
+
+/// Members of a package that versions were just given.
+#[derive(Debug)]
+pub(super) struct NewMembers {
+    pub(super) package: Arc<Package>,
+    pub(super) members: Vec<UnseenMember>,
+}
+
+/// Whose turn it is to download packages.
+#[derive(Debug)]
+pub(super) struct Downloads {
+    /// As many as are downloaded at once.
+    pub(super) slots: Arc<Semaphore>,
+    /// A download has ended.
+    pub(super) ended: Notify,
+}
+
+impl Downloads {
+    /// For as many connections.
+    pub(super) fn new(connections: usize) -> Self {
+        let at_once = connections.saturating_sub(1).clamp(1, MOST_AT_ONCE);
+        Self { slots: Arc::new(Semaphore::new(at_once)), ended: Notify::new() }
     }
 }

@@ -17,6 +17,7 @@ use super::members::{Flaw, hold, is_small};
 use super::open_files::Ready;
 use super::package::Package;
 use super::package::archived;
+use super::packages;
 use super::{SyncError, Verify};
 use crate::catalog::{Content, Looked, MemberRow, MemberState, Stored, VersionRow};
 use crate::source::{Expected, Form, Hasher, SourceError, Trouble};
@@ -40,7 +41,7 @@ impl Contents {
     /// The content of a version that lies in a package, if it can be had without waiting and without much
     /// work.
     pub(super) fn packed(&self, version: i64, row: &MemberRow) -> Option<Ready> {
-        let package = self.packages.get(row.package)?;
+        let package = packages::get(&self.context, row.package)?;
         let state = self.state_of(&package, version, row);
         let member = archived(row);
         let small = is_small(&member);
@@ -50,8 +51,8 @@ impl Contents {
         if !package.has_member(&member) {
             return None;
         }
-        self.packages.touch(&package);
-        if state == MemberState::Unseen || self.verify == Verify::Off {
+        packages::touch(&self.context, &package);
+        if state == MemberState::Unseen || self.context.config.verify == Verify::Off {
             let whole = self.row(version).ok().flatten()?;
             if whole.size.is_some_and(|shown| shown != member.size) || whole.served.is_some() {
                 return None;
@@ -79,7 +80,7 @@ impl Contents {
     /// What is known of a member in the bytes of the package that are here now.
     pub(super) fn state_of(&self, package: &Package, version: i64, row: &MemberRow) -> MemberState {
         let noted = if row.epoch == package.epoch { row.state } else { MemberState::Unseen };
-        self.ledger.pending_member(version, package.epoch).unwrap_or(noted)
+        self.context.ledger.pending_member(version, package.epoch).unwrap_or(noted)
     }
 
     fn keep_packed(&self, package: &Package, version: i64, row: &MemberRow, ready: &Ready) {
@@ -89,25 +90,27 @@ impl Contents {
         }
         let place = Stored::Package(row.package);
         match ready.body {
-            Body::File(..) => self.files.put(version, place, ready.clone()),
-            Body::Memory(_) => self.files.put_inflated(version, place, ready.clone()),
+            Body::File(..) => self.context.files.put(version, place, ready.clone()),
+            Body::Memory(_) => self.context.files.put_inflated(version, place, ready.clone()),
         }
     }
 
     fn looked(&self, package: &Package, version: i64, state: MemberState, sha256: [u8; 32]) {
         // What was not held to anything is looked at again when it is to be.
-        if self.verify == Verify::Off || (self.verify == Verify::Warn && state != MemberState::Verified) {
+        if self.context.config.verify == Verify::Off
+            || (self.context.config.verify == Verify::Warn && state != MemberState::Verified)
+        {
             return;
         }
         // An inode never has other bytes; where no hash holds it to these, this does.
         let sha256 = (state == MemberState::Intact).then_some(sha256);
-        self.ledger.member(Looked { version, state, epoch: package.epoch, sha256 });
+        self.context.ledger.member(Looked { version, state, epoch: package.epoch, sha256 });
     }
 
     /// What the bytes of a member, as coded, are held to.
     fn expected_of_member(&self, row: &VersionRow, member: &MemberRow) -> Expected {
         let expected = expected(row);
-        match self.verify {
+        match self.context.config.verify {
             Verify::Off => Expected { encoding: expected.encoding, ..Expected::default() },
             _ => Expected { hashes: member.hashes.clone().unwrap_or(expected.hashes), ..expected },
         }
@@ -124,18 +127,19 @@ impl Contents {
         flight: &Flight,
     ) -> Result<Ready, SourceError> {
         let failed = |trouble| SourceError::new(&row.uri, trouble);
-        let Some(package) = self.packages.get(member_row.package) else {
+        let Some(package) = packages::get(&self.context, member_row.package) else {
             return Err(failed(Trouble::Nowhere("its package is not known any more".to_owned())));
         };
         let member = archived(member_row);
-        self.packages.bring_member(&package, &member, || flight.parts.progress()).await?;
-        self.packages.touch(&package);
+        packages::bring_member(&self.context, &package, &member, || flight.parts.progress()).await?;
+        packages::touch(&self.context, &package);
         let expected = self.expected_of_member(row, member_row);
         let looked = self.state_of(&package, row.id, member_row);
-        let (own, store, url, verify) = (Arc::clone(&package), Arc::clone(&self.store), row.uri.clone(), self.verify);
+        let (own, store, url, verify) =
+            (Arc::clone(&package), Arc::clone(&self.context.store), row.uri.clone(), self.context.config.verify);
         let parts = Arc::clone(&flight.parts);
         let small = is_small(&member);
-        let (coded, bounds) = (member_row.coded, self.bounds);
+        let (coded, bounds) = (member_row.coded, self.context.config.bounds);
         let work = tokio::task::spawn_blocking(move || {
             let moved = || parts.progress();
             if coded {
@@ -162,7 +166,7 @@ impl Contents {
         });
         let done = work.await.map_err(|error| failed(Trouble::Broken(error.to_string())))?;
         // Only now: it may be more than there is room for, and go again.
-        self.packages.count(&package).await;
+        packages::count(&self.context, &package).await;
         let flaw = match done {
             Ok(Unfolded::Packed(ready, state, sha256)) => {
                 let fits = row.size.is_none_or(|shown| shown == ready.size);
@@ -192,11 +196,11 @@ impl Contents {
         match flaw {
             Flaw::Disk(error) => Err(failed(Trouble::Disk(error.to_string()))),
             Flaw::Damaged(why) => {
-                self.files.forget(row.id);
+                self.context.files.forget(row.id);
                 let (state, epoch) = (MemberState::Damaged, package.epoch);
-                self.ledger.member(Looked { version: row.id, state, epoch, sha256: None });
+                self.context.ledger.member(Looked { version: row.id, state, epoch, sha256: None });
                 let told = format!("{}: its member in {} is damaged: {why}", row.uri, package.url);
-                self.status.error(&told);
+                self.context.status.error(&told);
                 Err(SourceError::new(&package.url, Trouble::Nowhere(format!("the member is damaged: {why}"))))
             }
         }
@@ -204,16 +208,16 @@ impl Contents {
 
     /// Fetches what members were found to be damaged from their own URLs.
     pub(super) async fn mend(self: &Arc<Self>, package: &Package, damage: Vec<super::members::Damage>) {
-        damage.iter().for_each(|one| self.files.forget(one.version));
+        damage.iter().for_each(|one| self.context.files.forget(one.version));
         for one in damage.iter().take(MOST_TOLD) {
             let uri = self.row(one.version).ok().flatten().map(|row| row.uri).unwrap_or_default();
-            self.status.error(&format!("{uri}: its member in {} is damaged: {}", package.url, one.why));
+            self.context.status.error(&format!("{uri}: its member in {} is damaged: {}", package.url, one.why));
         }
         if damage.len() > MOST_TOLD {
             let more = damage.len() - MOST_TOLD;
-            self.status.error(&format!("{}: {more} more members of it are damaged", package.url));
+            self.context.status.error(&format!("{}: {more} more members of it are damaged", package.url));
         }
-        if self.offline || damage.is_empty() {
+        if self.context.config.offline || damage.is_empty() {
             return;
         }
         let (mut mended, mut failed) = (0_u64, 0_u64);
@@ -223,13 +227,13 @@ impl Contents {
         })
         .await;
         if mended > 0 {
-            self.status.warning(&format!(
+            self.context.status.warning(&format!(
                 "{}: {mended} of its members, which are damaged, came from their own URLs instead",
                 package.url
             ));
         }
         if failed > 0 {
-            self.status.error(&format!(
+            self.context.status.error(&format!(
                 "{}: {failed} of its members, which are damaged, cannot be had elsewhere",
                 package.url
             ));
@@ -240,16 +244,17 @@ impl Contents {
     pub(super) async fn bring_packages_of(self: &Arc<Self>, versions: &[i64]) -> Result<(), SyncError> {
         let mut members: std::collections::BTreeMap<i64, usize> = std::collections::BTreeMap::new();
         for version in versions {
-            if let Some(crate::catalog::Place::Member(row)) = self.readers.ask(|reader| reader.place(*version))?
+            if let Some(crate::catalog::Place::Member(row)) =
+                self.context.readers.ask(|reader| reader.place(*version))?
                 && row.state != MemberState::Damaged
             {
                 *members.entry(row.package).or_insert(0) += 1;
             }
         }
         for (package, count) in members {
-            if let Some(row) = self.readers.ask(|reader| reader.package(package))?.filter(|_| count >= MANY) {
-                self.packages.complete_what_is_needed(&row)?;
-                self.packages.settled(package).await;
+            if let Some(row) = self.context.readers.ask(|reader| reader.package(package))?.filter(|_| count >= MANY) {
+                packages::complete_what_is_needed(&self.context, &row)?;
+                packages::settled(&self.context, package).await;
             }
         }
         Ok(())
@@ -257,7 +262,7 @@ impl Contents {
 
     /// Why a version cannot be had from anywhere.
     pub(super) fn not_here(&self, row: &VersionRow) -> Option<Failure> {
-        if self.offline {
+        if self.context.config.offline {
             return Some(self.failed(row.id, format!("{}: not in the cache, and the mount is offline", row.uri)));
         }
         None

@@ -11,6 +11,7 @@ use super::flight::Flight;
 use super::location::expected;
 use super::open_files::Ready;
 use super::package::archived;
+use super::packages;
 use crate::catalog::{Content, MemberRow, VersionRow};
 use crate::document::{Link, relation};
 use crate::patch::{self, Kind};
@@ -45,7 +46,7 @@ impl Contents {
             return None;
         }
         let (base, steps) = self.steps_to(row)?;
-        let made = tokio::time::timeout(self.client.timeout().mul_f32(SHARE), self.through(base, steps)).await;
+        let made = tokio::time::timeout(self.context.client.timeout().mul_f32(SHARE), self.through(base, steps)).await;
         flight.parts.progress();
         let made = made.ok().flatten();
         if made.is_none() {
@@ -66,7 +67,7 @@ impl Contents {
             bytes = Arc::new(next);
             made = Some(sha256);
         }
-        let (sha256, store) = (made?, Arc::clone(&self.store));
+        let (sha256, store) = (made?, Arc::clone(&self.context.store));
         let size = bytes.len() as u64;
         let put = tokio::task::spawn_blocking(move || store.put(&sha256, &bytes));
         put.await.ok()?.ok()?;
@@ -82,10 +83,10 @@ impl Contents {
             if patches.is_empty() {
                 return None;
             }
-            let before = self.readers.ask(|reader| reader.version_before(at.id)).ok()??;
+            let before = self.context.readers.ask(|reader| reader.version_before(at.id)).ok()??;
             steps.push(Step { row: at, patches });
             if let Some(base) = self.ready(before) {
-                return (base.size <= self.bounds.patch).then_some((base, steps));
+                return (base.size <= self.context.config.bounds.patch).then_some((base, steps));
             }
             at = self.row(before).ok()??;
         }
@@ -97,15 +98,15 @@ impl Contents {
         let held = row.extra.preferred().is_none()
             && !row.hashes.is_empty()
             && row.extra.encoding.is_none()
-            && self.verify != Verify::Off;
-        if !held || row.size.is_some_and(|size| size > self.bounds.patch) {
+            && self.context.config.verify != Verify::Off;
+        if !held || row.size.is_some_and(|size| size > self.context.config.bounds.patch) {
             return Vec::new();
         }
         let mut patches = Vec::new();
-        for (media, member) in self.readers.ask(|reader| reader.patches(row.id)).unwrap_or_default() {
+        for (media, member) in self.context.readers.ask(|reader| reader.patches(row.id)).unwrap_or_default() {
             patches.extend(Kind::of_media_type(&media).map(|kind| (kind, Place::Package(member))));
         }
-        if self.offline {
+        if self.context.config.offline {
             return patches;
         }
         let mut linked = Vec::new();
@@ -137,7 +138,7 @@ impl Contents {
     async fn take(self: &Arc<Self>, step: &Step, before: &Arc<Vec<u8>>) -> Option<(Vec<u8>, [u8; 32])> {
         for (kind, place) in step.patches.iter().take(MOST_PLACES) {
             // A patch that is larger than what it makes is not worth it.
-            let most = step.row.size.unwrap_or(self.bounds.patch).min(self.bounds.patch);
+            let most = step.row.size.unwrap_or(self.context.config.bounds.patch).min(self.context.config.bounds.patch);
             let patch = match self.fetch_patch(place, most).await {
                 Ok(patch) => patch,
                 Err(error) => {
@@ -156,19 +157,21 @@ impl Contents {
     async fn fetch_patch(&self, place: &Place, most: u64) -> Result<Vec<u8>, String> {
         match place {
             Place::Url(url) => {
-                let asked = Asked { patience: Some(self.client.timeout().mul_f32(SHARE)), ..Asked::default() };
-                let answer = self.client.ask(url, &asked).await.map_err(|error| error.to_string())?;
+                let asked = Asked { patience: Some(self.context.client.timeout().mul_f32(SHARE)), ..Asked::default() };
+                let answer = self.context.client.ask(url, &asked).await.map_err(|error| error.to_string())?;
                 let patch = answer.bytes(most).await.map_err(|error| error.to_string())?;
-                self.status.update(|progress| progress.fetched_bytes += patch.len() as u64);
+                self.context.status.update(|progress| progress.fetched_bytes += patch.len() as u64);
                 Ok(patch)
             }
             Place::Package(row) => {
-                let package = self.packages.get(row.package).ok_or("its package is not known any more")?;
+                let package = packages::get(&self.context, row.package).ok_or("its package is not known any more")?;
                 let member = archived(row);
                 if member.size > most {
                     return Err(format!("it has {} bytes", member.size));
                 }
-                self.packages.bring_member(&package, &member, || ()).await.map_err(|error| error.to_string())?;
+                packages::bring_member(&self.context, &package, &member, || ())
+                    .await
+                    .map_err(|error| error.to_string())?;
                 let file = Arc::clone(&package.file);
                 let read = tokio::task::spawn_blocking(move || member.content(&file));
                 read.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
@@ -187,7 +190,7 @@ impl Contents {
         let expected = expected(&step.row);
         // A patch may cost much memory: they are applied one at a time.
         let turn = Arc::clone(&self.patching).acquire_owned().await.map_err(|error| error.to_string())?;
-        let bounds = self.bounds;
+        let bounds = self.context.config.bounds;
         let work = tokio::task::spawn_blocking(move || {
             let _turn = turn;
             let mut sums = None;

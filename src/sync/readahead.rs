@@ -57,7 +57,7 @@ impl Readahead {
 
     /// As [`Contents::ready`], for a reader; also says after which version files are to be brought now, if any.
     pub(super) fn reading(&self, version: i64) -> (Option<Ready>, Option<i64>) {
-        if let Some(ready) = self.contents.files.get(version) {
+        if let Some(ready) = self.contents.context.files.get(version) {
             return (Some(ready), self.with(|inner| inner.middles.pop(&version)));
         }
         let ready = self.contents.ready(version);
@@ -65,7 +65,7 @@ impl Readahead {
             return (None, None);
         }
         // What cannot be asked is not brought; a failure shows where it is asked for.
-        let before = self.contents.readers.ask(|reader| reader.before(version)).ok().flatten();
+        let before = self.contents.context.readers.ask(|reader| reader.before(version)).ok().flatten();
         let follows = self.with(|inner| {
             inner.opened.put(version, ());
             before.is_some_and(|before| inner.opened.contains(&before))
@@ -75,7 +75,7 @@ impl Readahead {
 
     /// The versions that follow this one in its directory, to be brought: as many hands' shares of them.
     pub(super) fn following(&self, after: i64) -> Vec<Vec<i64>> {
-        let versions = self.contents.readers.ask(|reader| reader.following(after, WINDOW)).unwrap_or_default();
+        let versions = self.contents.context.readers.ask(|reader| reader.following(after, WINDOW)).unwrap_or_default();
         if let (Some(middle), Some(last)) = (versions.get(versions.len() / 2), versions.last()) {
             self.with(|inner| inner.middles.put(*middle, *last));
         }
@@ -85,7 +85,7 @@ impl Readahead {
     /// Brings those of these versions that are in the cache to where they are read fast.
     pub(super) fn bring_near(&self, versions: &[i64]) {
         for version in versions {
-            if self.contents.files.get(*version).is_none()
+            if self.contents.context.files.get(*version).is_none()
                 && let Some(Ready { body: Body::File(file, begin, size), .. }) = self.contents.ready(*version)
             {
                 // Advice; a file system that takes none reads when it is asked.

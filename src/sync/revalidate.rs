@@ -19,11 +19,11 @@ const SHARE: f32 = 0.4;
 impl Contents {
     /// Whether an answer to open must wait for a server: then [`Contents::revalidate`] is to be called.
     pub(super) fn is_due(&self, version: i64) -> bool {
-        let Some(interval) = self.freshness.interval.filter(|_| !self.offline) else { return false };
+        let Some(interval) = self.freshness.interval.filter(|_| !self.context.config.offline) else { return false };
         if !self.has_timeless() {
             return false;
         }
-        let known = self.readers.ask(|reader| {
+        let known = self.context.readers.ask(|reader| {
             let row = reader.version(version)?;
             let row = row.filter(|row| is_timeless(row) && self.content_of(row).is_some());
             Ok(match row {
@@ -38,13 +38,13 @@ impl Contents {
 
     /// The content of a version, be it that it came a moment ago.
     fn content_of(&self, row: &VersionRow) -> Option<Content> {
-        row.content.or_else(|| self.ledger.pending(row.id))
+        row.content.or_else(|| self.context.ledger.pending(row.id))
     }
 
     /// Whether there may be content that is to be looked at again.
     pub(super) fn has_timeless(&self) -> bool {
         if !self.freshness.timeless.load(Ordering::Relaxed) {
-            let found = self.readers.ask(|reader| reader.has_timeless()).unwrap_or(false);
+            let found = self.context.readers.ask(|reader| reader.has_timeless()).unwrap_or(false);
             self.freshness.timeless.fetch_or(found, Ordering::Relaxed);
         }
         self.freshness.timeless.load(Ordering::Relaxed)
@@ -60,7 +60,7 @@ impl Contents {
 
     /// As [`Contents::revalidate`], for somebody who waits a part of the timeout, and gets what is here then.
     pub(super) async fn revalidate_soon(self: &Arc<Self>, version: i64) -> Revalidated {
-        let within = self.client.timeout().mul_f32(SHARE);
+        let within = self.context.client.timeout().mul_f32(SHARE);
         let late = || Revalidated::Unknown(format!("no answer within {:.1} s", within.as_secs_f32()));
         tokio::time::timeout(within, self.revalidate(version)).await.unwrap_or_else(|_| late())
     }
@@ -69,34 +69,38 @@ impl Contents {
         let Ok(Some(row)) = self.row(version) else { return Revalidated::Current };
         let Some(content) = self.content_of(&row).filter(|_| is_timeless(&row)) else { return Revalidated::Current };
         // Where that cannot be asked of the catalog, all of it comes again.
-        let before = self.readers.ask(|reader| reader.known_content(version)).ok().flatten();
+        let before = self.context.readers.ask(|reader| reader.known_content(version)).ok().flatten();
         let known = before
             .map(|known| Validators { etag: known.etag, last_modified: known.last_modified, settled: true })
             .filter(|known| *known != Validators::default());
         // Who opens it meanwhile gets what is here.
-        self.freshness.note(&self.ledger, version, known.clone().unwrap_or_default(), None);
+        self.freshness.note(&self.context.ledger, version, known.clone().unwrap_or_default(), None);
         let place = Location::plain(represented(&row).unwrap_or_else(|| row.uri.clone()));
         let (flight, expected) = (Arc::new(Flight::new()), expected(&row));
         let job = download::Job {
-            bounds: &self.bounds,
-            client: &self.client,
-            store: &self.store,
-            status: &self.status,
+            bounds: &self.context.config.bounds,
+            client: &self.context.client,
+            store: &self.context.store,
+            status: &self.context.status,
             flight: &flight,
             // What comes is not the content of this version: it has a file of its own.
             version: -version,
             place: &place,
             expected: &expected,
             // Nobody reads it before it is whole.
-            verify: if self.verify == Verify::Stream { Verify::Strict } else { self.verify },
+            verify: if self.context.config.verify == Verify::Stream {
+                Verify::Strict
+            } else {
+                self.context.config.verify
+            },
             known: known.as_ref(),
-            patience: Some(self.client.timeout().mul_f32(SHARE)),
+            patience: Some(self.context.client.timeout().mul_f32(SHARE)),
         };
         let ran = job.run().await;
         if ran.is_err()
-            && let Err(error) = self.store.forget_partial(-version)
+            && let Err(error) = self.context.store.forget_partial(-version)
         {
-            self.status.warning(&format!("cache: {error}"));
+            self.context.status.warning(&format!("cache: {error}"));
         }
         let came = match ran {
             Ok(Some(served)) if served.content.sha256 == content.sha256 => Ok(Some(served)),
@@ -108,19 +112,19 @@ impl Contents {
             Ok(None) => return Revalidated::Current,
             Err(error) => {
                 let why = format!("{error}; whether it has changed is not known, and what is here is served");
-                self.status.warning(&why);
+                self.context.status.warning(&why);
                 return Revalidated::Unknown(why);
             }
         };
         if now.sha256 == content.sha256 {
-            self.freshness.note(&self.ledger, version, validators, media);
+            self.freshness.note(&self.context.ledger, version, validators, media);
             return Revalidated::Current;
         }
-        self.ledger.renewed(version, now, known_content(validators, media));
-        match self.ledger.settled().await {
+        self.context.ledger.renewed(version, now, known_content(validators, media));
+        match self.context.ledger.settled().await {
             Ok(()) => Revalidated::Superseded,
             Err(error) => {
-                self.status.error(&error.to_string());
+                self.context.status.error(&error.to_string());
                 Revalidated::Unknown(error.to_string())
             }
         }

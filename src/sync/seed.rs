@@ -9,10 +9,12 @@
 
 use std::sync::Arc;
 
+use super::context::Context;
 use super::dumps::{self, Dump, Fit, Offered, Reading, fits};
+use super::lists::Bringer;
 use super::lists::{self, Lists, Scope};
 use super::read_lists;
-use super::{Engine, SeedFrom, SyncError};
+use super::{SeedFrom, SyncError};
 use crate::catalog::{DocumentRow, Recent, Seed, SetRow, SetState};
 use crate::document::{Capability, Datetime};
 use crate::source::FoundSet;
@@ -44,34 +46,34 @@ pub(super) struct Beside {
 impl Beside {
     /// Reads the manifests of the packages, and gives the versions of the list their members. To be called
     /// twice: the reading may go on while the list is applied, the giving comes after.
-    pub(super) async fn read(&mut self, engine: &Arc<Engine>) {
+    pub(super) async fn read(&mut self, context: &Arc<Context>) {
         if !self.read {
             self.how.beside = true;
-            dumps::read(engine, &mut self.dump, &[], self.how).await;
+            dumps::read(context, &mut self.dump, &[], self.how).await;
         }
     }
 
     /// See [`Beside::read`].
-    pub(super) async fn give(mut self, engine: &Arc<Engine>, set: &SetRow, recent: Recent) -> Result<(), SyncError> {
+    pub(super) async fn give(mut self, context: &Arc<Context>, set: &SetRow, recent: Recent) -> Result<(), SyncError> {
         // What is wrong with the dump does not make the list any less whole.
-        self.dump.failed.iter().for_each(|error| engine.status().error(&error.to_string()));
+        self.dump.failed.iter().for_each(|error| context.status.error(&error.to_string()));
         if let Some(error) = self.dump.failed.first().filter(|_| self.dump.manifests.is_empty()) {
             self.from = From::ListAlone { why: format!("the Resource Dump cannot be used: {error}") };
         }
-        if self.fresh || set.seed.is_none() || engine.config.seed == SeedFrom::Dump {
+        if self.fresh || set.seed.is_none() || context.config.seed == SeedFrom::Dump {
             let (name, why) = said(&self.from, &self.dump, self.fit);
-            note(engine, set, name, why).await?;
+            note(context, set, name, why).await?;
         }
         let packages = self.dump.of_use();
         let length_suffices = matches!(self.from, From::List { as_new: true });
-        dumps::attach(engine, set, std::mem::take(&mut self.dump.manifests), recent, length_suffices).await?;
-        dumps::forget_idle(engine, set.id, packages).await
+        dumps::attach(context, set, std::mem::take(&mut self.dump.manifests), recent, length_suffices).await?;
+        dumps::forget_idle(context, set.id, packages).await
     }
 }
 
 /// Brings what a set is made from.
 pub(super) async fn bring(
-    engine: &Arc<Engine>,
+    context: &Arc<Context>,
     set: &SetRow,
     found: &FoundSet,
     known: &[DocumentRow],
@@ -79,8 +81,8 @@ pub(super) async fn bring(
 ) -> Result<Baseline, SyncError> {
     let lists = found.urls(Capability::ResourceList);
     let dumps = Offered::of(found);
-    let status = engine.status();
-    let choice = engine.config.seed;
+    let status = &context.status;
+    let choice = context.config.seed;
     let fresh = set.state == SetState::Empty;
     let made_from_dump = known.iter().any(|row| row.package.is_some());
     if lists.is_empty() && (dumps.is_empty() || choice == SeedFrom::List) {
@@ -95,7 +97,7 @@ pub(super) async fn bring(
     status.phase("reading lists");
     // A process before this one may have ended before all packages were gone through.
     let unfinished =
-        engine.readers.ask(|reader| reader.packages())?.iter().any(|row| row.rset == set.id && !row.indexed);
+        context.readers.ask(|reader| reader.packages())?.iter().any(|row| row.rset == set.id && !row.indexed);
     let wants_dump = fresh || made_from_dump || unfinished || lists.is_empty() || choice == SeedFrom::Dump;
     if dumps.is_empty() || choice == SeedFrom::List || !wants_dump {
         let why = match choice {
@@ -104,17 +106,17 @@ pub(super) async fn bring(
             SeedFrom::Auto => "the Source offers no Resource Dump",
         };
         if fresh {
-            note(engine, set, "list", why.to_owned()).await?;
+            note(context, set, "list", why.to_owned()).await?;
         }
-        let bringer = engine.bringer(Capability::ResourceList);
+        let bringer = Bringer::new(context, Capability::ResourceList);
         return Ok(Baseline { lists: read_lists::bring(&bringer, &lists, known).await, ..Baseline::default() });
     }
-    with_dump(engine, set, found, known, scope).await
+    with_dump(context, set, found, known, scope).await
 }
 
 /// Brings what a set is made from where its dump counts.
 async fn with_dump(
-    engine: &Arc<Engine>,
+    context: &Arc<Context>,
     set: &SetRow,
     found: &FoundSet,
     known: &[DocumentRow],
@@ -123,7 +125,7 @@ async fn with_dump(
     let fresh = set.state == SetState::Empty;
     let (list_urls, offered) = (found.urls(Capability::ResourceList), Offered::of(found));
     let made_from_dump = known.iter().any(|row| row.package.is_some());
-    let bringer = engine.bringer(Capability::ResourceList);
+    let bringer = Bringer::new(context, Capability::ResourceList);
     let own: Vec<DocumentRow> = if made_from_dump { Vec::new() } else { known.to_vec() };
     let lists = async {
         let at = set.at.filter(|_| made_from_dump);
@@ -134,13 +136,13 @@ async fn with_dump(
     };
     let seen = if made_from_dump && scope != Scope::All { known } else { &[] };
     let dump = async {
-        let mut dump = dumps::bring(engine, set, &offered, seen).await;
-        let fit = fits(engine, &dump)?;
+        let mut dump = dumps::bring(context, set, &offered, seen).await;
+        let fit = fits(context, &dump)?;
         let wanted = fit == Fit::All;
         let manifest = Capability::ResourceDumpManifest;
         let how = Reading { download: fresh && wanted, wanted, beside: false, archived: false, manifest };
         if !dump.packages.is_empty() {
-            dumps::enter(engine, &mut dump, how).await?;
+            dumps::enter(context, &mut dump, how).await?;
         }
         Ok::<_, SyncError>((dump, fit, how))
     };
@@ -155,8 +157,8 @@ async fn with_dump(
         }
         (_, lists) => lists.filter(|lists| fresh && !lists.read.is_empty()),
     };
-    engine.status().phase("reading packages");
-    dumps::read(engine, &mut dump, seen, how).await;
+    context.status.phase("reading packages");
+    dumps::read(context, &mut dump, seen, how).await;
     if let Some(lists) = lists.filter(|_| !dump.failed.is_empty()) {
         // Part of a newer dump would be less than an older list.
         let beside = Some(Beside { dump, how, fit, from: From::List { as_new: false }, fresh, read: true });
@@ -164,7 +166,7 @@ async fn with_dump(
     }
     if fresh {
         let (name, why) = said(&from, &dump, fit);
-        note(engine, set, name, why).await?;
+        note(context, set, name, why).await?;
     }
     let packages = Some(dump.of_use()).filter(|_| !dump.packages.is_empty());
     Ok(Baseline { lists: dump.into_lists(), beside: None, dumped, packages })
@@ -263,8 +265,8 @@ fn said(from: &From, dump: &Dump, fit: Fit) -> (&'static str, String) {
     ("dump", why)
 }
 
-async fn note(engine: &Arc<Engine>, set: &SetRow, from: &str, why: String) -> Result<(), SyncError> {
+async fn note(context: &Arc<Context>, set: &SetRow, from: &str, why: String) -> Result<(), SyncError> {
     tracing::info!(set = set.key, from, why, "seed");
     let (id, seed) = (set.id, Seed { from: from.to_owned(), why });
-    engine.ledger.write(move |transaction| transaction.set_seed(id, &seed)).await
+    context.ledger.write(move |transaction| transaction.set_seed(id, &seed)).await
 }

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::changes::{self, Outcome};
+use super::context::Context;
 use super::feeds::{self, Look};
 use super::gone::{self, Gone};
 use super::set_rows::reload;
-use super::{Announced, Engine, Summary, SyncError, Trigger, baseline};
+use super::{Announced, Summary, SyncError, Trigger, baseline};
 use crate::catalog::{Offer, SetRow, SetState, SyncResult};
 use crate::document::{Capability, Datetime};
 use crate::path::set_labels;
@@ -45,39 +46,39 @@ struct How {
 }
 
 /// Brings all sets in step.
-pub(super) async fn sync(engine: &Arc<Engine>, trigger: Trigger) -> Result<Summary, SyncError> {
+pub(super) async fn sync(context: &Arc<Context>, trigger: Trigger) -> Result<Summary, SyncError> {
     let accept_deletions = matches!(trigger, Trigger::Refresh { accept_deletions: true });
     let lists = accept_deletions || matches!(trigger, Trigger::Repair);
     if matches!(trigger, Trigger::Repair) {
         // Every list is read whole.
-        for set in engine.sets()? {
-            engine.ledger.write(move |transaction| transaction.forget_validators(set.id)).await?;
+        for set in context.sets()? {
+            context.ledger.write(move |transaction| transaction.forget_validators(set.id)).await?;
         }
     }
     let announced = match trigger {
         Trigger::Notified(announced) => announced,
         _ => Announced::default(),
     };
-    let synced = from_the_top(engine, trigger, announced, How { lists, wide: true, accept_deletions }).await;
+    let synced = from_the_top(context, trigger, announced, How { lists, wide: true, accept_deletions }).await;
     if !synced.as_ref().is_ok_and(|summary| !summary.partial) {
         // What was remembered of pages may be what a fault made of them.
-        engine.client.forget_pages();
+        context.client.forget_pages();
     }
     synced
 }
 
 /// Finds the sets, where what is remembered of them does not do, and brings them in step.
 async fn from_the_top(
-    engine: &Arc<Engine>,
+    context: &Arc<Context>,
     trigger: Trigger,
     announced: Announced,
     how: How,
 ) -> Result<Summary, SyncError> {
     let How { lists, accept_deletions, .. } = how;
     let mut so_far = Summary::default();
-    if let Some(chosen) = remembered(engine, &trigger).await? {
+    if let Some(chosen) = remembered(context, &trigger).await? {
         let how = How { lists: announced.lists, wide: announced.named, accept_deletions: false };
-        match all(engine, chosen, how, true).await {
+        match all(context, chosen, how, true).await {
             Ok((summary, true)) => return Ok(summary),
             // What was remembered is not where it was.
             Ok((summary, false)) => so_far = summary,
@@ -87,27 +88,27 @@ async fn from_the_top(
     }
     let found = match trigger {
         Trigger::Mount(Some(found)) => *found,
-        _ => engine.discover().await?,
+        _ => context.discover().await?,
     };
-    found.warnings.iter().for_each(|warning| engine.status().warning(warning));
-    let chosen = choose(engine, &found).await?;
-    let lacking = if engine.config.set.is_none() { found.lacking.as_slice() } else { &[] };
+    found.warnings.iter().for_each(|warning| context.status.warning(warning));
+    let chosen = choose(context, &found).await?;
+    let lacking = if context.config.set.is_none() { found.lacking.as_slice() } else { &[] };
     let shown = |error: &String| {
         let error = printable::short_line(error, MOST_TEXT);
         format!("{error}; what it leads to is missing; -o set= mounts one of the other sets alone")
     };
     let lacking: Vec<String> = lacking.iter().take(MOST_LACKING).map(shown).collect();
-    lacking.iter().for_each(|text| engine.status().warning(text));
-    remember(engine, &chosen, found.complete, &lacking).await?;
+    lacking.iter().for_each(|text| context.status.warning(text));
+    remember(context, &chosen, found.complete, &lacking).await?;
     let how = How { lists: lists || announced.lists, wide: true, accept_deletions };
-    let (summary, _) = all(engine, chosen, how, false).await?;
+    let (summary, _) = all(context, chosen, how, false).await?;
     so_far.add(&summary);
     Ok(Summary { partial: summary.partial || !found.complete, ..so_far })
 }
 
 /// Brings these sets in step, as far as what they are `remembered` to offer is there: false if it is not all.
 async fn all(
-    engine: &Arc<Engine>,
+    context: &Arc<Context>,
     chosen: Vec<(SetRow, FoundSet)>,
     how: How,
     remembered: bool,
@@ -116,15 +117,15 @@ async fn all(
     let mut failed = None;
     let mut synced = false;
     for (row, set) in chosen {
-        let (id, errors) = (row.id, engine.status().errors().1);
-        let one = one(engine, row, &set, how, remembered).await;
+        let (id, errors) = (row.id, context.status.errors().1);
+        let one = one(context, row, &set, how, remembered).await;
         let why = match &one {
-            Ok(Some(part)) if part.partial => Some(why_partial(engine, errors)),
+            Ok(Some(part)) if part.partial => Some(why_partial(context, errors)),
             Ok(_) => None,
             Err(error) => Some(error.to_string()),
         };
         if !matches!(one, Ok(None)) {
-            note_behind(engine, id, why).await?;
+            note_behind(context, id, why).await?;
         }
         match one {
             Ok(Some(part)) => {
@@ -138,7 +139,7 @@ async fn all(
     match failed {
         Some(error) if !synced => Err(error),
         Some(error) => {
-            engine.status().error(&error.to_string());
+            context.status.error(&error.to_string());
             summary.partial = true;
             Ok((summary, true))
         }
@@ -147,21 +148,21 @@ async fn all(
 }
 
 /// Why a sync was partial: the last error since there were so many.
-fn why_partial(engine: &Engine, before: u64) -> String {
-    let (errors, count) = engine.status().errors();
+fn why_partial(context: &Context, before: u64) -> String {
+    let (errors, count) = context.status.errors();
     let last = errors.into_iter().next_back().filter(|_| count > before);
     last.map_or_else(|| "not all of its documents could be read whole".to_owned(), |last| last.error)
 }
 
 /// Keeps why not all of a set is in step: what a feed, or a list, has not told shows nowhere else.
-async fn note_behind(engine: &Arc<Engine>, id: i64, why: Option<String>) -> Result<(), SyncError> {
+async fn note_behind(context: &Arc<Context>, id: i64, why: Option<String>) -> Result<(), SyncError> {
     let why = why.map(|why| printable::short_line(&why, MOST_TEXT));
-    if engine.readers.ask(|reader| reader.meta(&format!("behind {id}")))?.unwrap_or_default()
+    if context.readers.ask(|reader| reader.meta(&format!("behind {id}")))?.unwrap_or_default()
         == why.as_deref().unwrap_or_default()
     {
         return Ok(());
     }
-    engine
+    context
         .ledger
         .step(move |writer| {
             writer.note_behind(id, why.as_deref())?;
@@ -172,39 +173,39 @@ async fn note_behind(engine: &Arc<Engine>, id: i64, why: Option<String>) -> Resu
 
 /// Brings one set in step.
 async fn one(
-    engine: &Arc<Engine>,
+    context: &Arc<Context>,
     row: SetRow,
     found: &FoundSet,
     how: How,
     remembered: bool,
 ) -> Result<Option<Summary>, SyncError> {
     let How { lists, wide, accept_deletions } = how;
-    let lists = lists || engine.readers.ask(|reader| reader.was_selected_otherwise(row.id))?;
+    let lists = lists || context.readers.ask(|reader| reader.was_selected_otherwise(row.id))?;
     let offers_changes = offers_changes(found);
-    let known = engine.readers.ask(|reader| reader.feeds(row.id))?;
+    let known = context.readers.ask(|reader| reader.feeds(row.id))?;
     let is_followed = offers_changes && !lists && row.state == SetState::Complete && !known.is_empty();
-    let settled = is_followed && !is_list_due(engine, &row)?;
+    let settled = is_followed && !is_list_due(context, &row)?;
     let mut summary = Summary::default();
     let mut edition = None;
     if !settled {
-        match baseline::bring(engine, &row, found, accept_deletions).await {
+        match baseline::bring(context, &row, found, accept_deletions).await {
             Ok((part, new)) => {
                 (summary, edition) = (part, new);
                 if !summary.partial {
-                    note_listed(engine, &row).await?;
+                    note_listed(context, &row).await?;
                 }
             }
             // Lists that cannot be read are no reason to miss the changes; if the Source is away, following those fails, too.
             Err(error) if is_followed || offers_changes && row.state != SetState::Empty && !error.is_away() => {
-                engine.status().error(&error.to_string());
+                context.status.error(&error.to_string());
                 summary.partial = true;
             }
             Err(error) => return Err(error),
         }
     }
-    let row = reload(engine, row)?;
+    let row = reload(context, row)?;
     if !offers_changes {
-        summary.partial |= gone::without(engine, &row, Gone { feeds: known, ..Gone::default() }, edition).await?;
+        summary.partial |= gone::without(context, &row, Gone { feeds: known, ..Gone::default() }, edition).await?;
         return Ok(Some(summary));
     }
     let look = match (is_followed, wide) {
@@ -212,16 +213,16 @@ async fn one(
         (true, true) => Look::Wide,
         (true, false) => Look::Poll,
     };
-    let (outcome, mut missing) = match changes::bring(engine, &row, found, look).await {
+    let (outcome, mut missing) = match changes::bring(context, &row, found, look).await {
         Ok(found) => found,
         Err(error) if is_followed => return Err(error),
         Err(error) => {
-            engine.status().error(&format!("{error}; the tree is as its lists have it"));
+            context.status.error(&format!("{error}; the tree is as its lists have it"));
             if row.state == SetState::Complete {
                 let (held, held_edition) = (row.held, row.held_edition.clone());
                 let result = SyncResult { state: SetState::Partial, cursor: None, at: None, held, held_edition };
                 let id = row.id;
-                engine.ledger.write(move |transaction| transaction.finish_set(id, &result)).await?;
+                context.ledger.write(move |transaction| transaction.finish_set(id, &result)).await?;
             }
             summary.partial = true;
             return Ok(Some(summary));
@@ -238,10 +239,10 @@ async fn one(
             summary.add(&part);
             if settled {
                 // A newer list, by difference, makes up for it; what changed since that list is applied again.
-                match baseline::bring(engine, &reload(engine, row.clone())?, found, false).await {
+                match baseline::bring(context, &reload(context, row.clone())?, found, false).await {
                     Ok((part, new)) => {
                         if !part.partial {
-                            note_listed(engine, &row).await?;
+                            note_listed(context, &row).await?;
                         }
                         summary.add(&part);
                         edition = new;
@@ -249,13 +250,13 @@ async fn one(
                     Err(error) if is_gap => return Err(error),
                     Err(error) => {
                         // What the deletion may have meant, the lists of the next sync tell.
-                        engine.status().error(&error.to_string());
+                        context.status.error(&error.to_string());
                         summary.partial = true;
                     }
                 }
                 if is_gap || edition.is_some() {
                     let (outcome, still) =
-                        changes::bring(engine, &reload(engine, row.clone())?, found, Look::Again).await?;
+                        changes::bring(context, &reload(context, row.clone())?, found, Look::Again).await?;
                     if let Outcome::Applied(part) | Outcome::Doubtful(part) | Outcome::Gap(part) = outcome {
                         summary.add(&part);
                     }
@@ -266,37 +267,37 @@ async fn one(
     }
     wants_lists |= missing.wants_lists();
     if wants_lists && settled && edition.is_none() {
-        match baseline::bring(engine, &reload(engine, row.clone())?, found, false).await {
+        match baseline::bring(context, &reload(context, row.clone())?, found, false).await {
             Ok((part, new)) => {
                 summary.add(&part);
                 edition = new;
             }
             Err(error) if remembered || error.is_away() => return Err(error),
             Err(error) => {
-                engine.status().error(&error.to_string());
+                context.status.error(&error.to_string());
                 summary.partial = true;
             }
         }
     }
-    summary.partial |= gone::without(engine, &reload(engine, row)?, missing, edition).await?;
+    summary.partial |= gone::without(context, &reload(context, row)?, missing, edition).await?;
     Ok(Some(summary))
 }
 
 /// Whether the lists of a set are to be read although its changes are followed.
-fn is_list_due(engine: &Engine, row: &SetRow) -> Result<bool, SyncError> {
-    match engine.readers.ask(|reader| reader.listed(row.id))? {
+fn is_list_due(context: &Context, row: &SetRow) -> Result<bool, SyncError> {
+    match context.readers.ask(|reader| reader.listed(row.id))? {
         Some(None) => Ok(true),
         Some(Some(noted)) => {
-            Ok(engine.config.relist.is_some_and(|relist| age_of(noted).is_none_or(|age| age >= relist)))
+            Ok(context.config.relist.is_some_and(|relist| age_of(noted).is_none_or(|age| age >= relist)))
         }
-        None => Ok(engine.config.relist.is_some()),
+        None => Ok(context.config.relist.is_some()),
     }
 }
 
 /// Notes that the lists of a set were read or found unchanged now.
-async fn note_listed(engine: &Arc<Engine>, row: &SetRow) -> Result<(), SyncError> {
+async fn note_listed(context: &Arc<Context>, row: &SetRow) -> Result<(), SyncError> {
     let id = row.id;
-    engine
+    context
         .ledger
         .step(move |writer| {
             writer.note_listed(id, Datetime::now())?;
@@ -310,7 +311,7 @@ fn offers_changes(found: &FoundSet) -> bool {
 }
 
 /// What the sets offer, if it was looked for not long ago and is all that this sync needs.
-async fn remembered(engine: &Arc<Engine>, trigger: &Trigger) -> Result<Option<Vec<(SetRow, FoundSet)>>, SyncError> {
+async fn remembered(context: &Arc<Context>, trigger: &Trigger) -> Result<Option<Vec<(SetRow, FoundSet)>>, SyncError> {
     let deep = match trigger {
         // From the top.
         Trigger::Refresh { .. } => true,
@@ -319,13 +320,13 @@ async fn remembered(engine: &Arc<Engine>, trigger: &Trigger) -> Result<Option<Ve
         Trigger::Repair => true,
         Trigger::Poll | Trigger::Doubt => false,
     };
-    let sets = engine.sets()?;
-    if deep || sets.is_empty() || age(engine, DISCOVERED)?.is_none_or(|age| age >= REMEMBERED) {
+    let sets = context.sets()?;
+    if deep || sets.is_empty() || age(context, DISCOVERED)?.is_none_or(|age| age >= REMEMBERED) {
         return Ok(None);
     }
     let mut chosen = Vec::new();
     for row in sets {
-        let offers = engine.readers.ask(|reader| reader.offers(row.id))?;
+        let offers = context.readers.ask(|reader| reader.offers(row.id))?;
         let set = as_found(&row, &offers);
         // Where lists have to be read, they may be elsewhere by now; a timer need not look each time.
         let simple = row.state == SetState::Complete
@@ -356,14 +357,14 @@ fn as_found(row: &SetRow, offers: &[Offer]) -> FoundSet {
 }
 
 /// The time that is kept under a key.
-fn noted(engine: &Engine, key: &str) -> Result<Option<Datetime>, SyncError> {
-    let noted = engine.readers.ask(|reader| reader.meta(key))?;
+fn noted(context: &Context, key: &str) -> Result<Option<Datetime>, SyncError> {
+    let noted = context.readers.ask(|reader| reader.meta(key))?;
     Ok(noted.and_then(|text| text.parse().ok()).map(Datetime::from_nanos))
 }
 
 /// How long ago that was; `None` if there is none, or it lies ahead: the clock was set back.
-fn age(engine: &Engine, key: &str) -> Result<Option<Duration>, SyncError> {
-    Ok(noted(engine, key)?.and_then(age_of))
+fn age(context: &Context, key: &str) -> Result<Option<Duration>, SyncError> {
+    Ok(noted(context, key)?.and_then(age_of))
 }
 
 fn age_of(noted: Datetime) -> Option<Duration> {
@@ -372,14 +373,14 @@ fn age_of(noted: Datetime) -> Option<Duration> {
 
 /// Keeps what was found.
 async fn remember(
-    engine: &Arc<Engine>,
+    context: &Arc<Context>,
     chosen: &[(SetRow, FoundSet)],
     complete: bool,
     lacking: &[String],
 ) -> Result<(), SyncError> {
     let lacking = serde_json::to_string(lacking).unwrap_or_default();
-    let new_lacking = engine.readers.ask(|reader| reader.meta(LACKING))?.as_deref() != Some(lacking.as_str());
-    let fresh = age(engine, DISCOVERED)?.is_some_and(|age| age < NOTED);
+    let new_lacking = context.readers.ask(|reader| reader.meta(LACKING))?.as_deref() != Some(lacking.as_str());
+    let fresh = age(context, DISCOVERED)?.is_some_and(|age| age < NOTED);
     let offers: Vec<(i64, Vec<Offer>)> = chosen
         .iter()
         .map(|(row, set)| {
@@ -396,8 +397,8 @@ async fn remember(
             (row.id, all.collect())
         })
         .collect();
-    let public = engine.client.reach().is_public();
-    engine
+    let public = context.client.reach().is_public();
+    context
         .ledger
         .step(move |writer| {
             for (set, offers) in &offers {
@@ -418,10 +419,10 @@ async fn remember(
 }
 
 /// The sets that are mirrored, each with what was found of it, if anything was.
-pub(super) fn matched(engine: &Engine, known: Vec<SetRow>, found: &Discovery) -> Vec<(SetRow, Option<FoundSet>)> {
+pub(super) fn matched(context: &Context, known: Vec<SetRow>, found: &Discovery) -> Vec<(SetRow, Option<FoundSet>)> {
     // A Source with one set that moved its documents still has that one set; but one that could not
     // be read whole, or was found by a lesser route, has not moved anything.
-    let only = known.len() == 1 && found.sets.len() == 1 && found.complete && engine.config.set.is_none();
+    let only = known.len() == 1 && found.sets.len() == 1 && found.complete && context.config.set.is_none();
     let only = only && found.lacking.is_empty();
     let moved = found.sets.first().filter(|set| only && set.capability_list.is_some());
     // Several sitemaps of a robots.txt are one set, and so is the one that is left.
@@ -441,12 +442,12 @@ pub(super) fn matched(engine: &Engine, known: Vec<SetRow>, found: &Discovery) ->
 }
 
 /// The sets that are mirrored, each with what was found of it. The layout is fixed the first time.
-async fn choose(engine: &Arc<Engine>, found: &Discovery) -> Result<Vec<(SetRow, FoundSet)>, SyncError> {
-    let known = engine.sets()?;
+async fn choose(context: &Arc<Context>, found: &Discovery) -> Result<Vec<(SetRow, FoundSet)>, SyncError> {
+    let known = context.sets()?;
     let keys: Vec<&str> = found.sets.iter().map(|set| set.key.as_str()).collect();
     let labels = set_labels(&keys);
     if known.is_empty() {
-        if !found.complete && engine.config.set.is_none() {
+        if !found.complete && context.config.set.is_none() {
             let what = found.warnings.last().map_or("a document of it cannot be read for now", String::as_str);
             return Err(SyncError::Unfit(format!(
                 "not all of what the Source offers could be read, so the layout of a new cache cannot be fixed: {what}; \
@@ -458,36 +459,36 @@ async fn choose(engine: &Arc<Engine>, found: &Discovery) -> Result<Vec<(SetRow, 
             .iter()
             .cloned()
             .zip(labels.clone())
-            .filter(|(set, label)| engine.config.set.as_ref().is_none_or(|name| label == name || set.key == *name))
+            .filter(|(set, label)| context.config.set.as_ref().is_none_or(|name| label == name || set.key == *name))
             .collect();
         if wanted.is_empty() {
             return Err(SyncError::Unfit(format!(
                 "set={}: there is no such set; the Source has: {}",
-                engine.config.set.as_deref().unwrap_or_default(),
+                context.config.set.as_deref().unwrap_or_default(),
                 labels.join(", ")
             )));
         }
         // A set that is missing now may come back.
-        let several = wanted.len() > 1 || !found.lacking.is_empty() && engine.config.set.is_none();
+        let several = wanted.len() > 1 || !found.lacking.is_empty() && context.config.set.is_none();
         let sets = wanted.clone();
-        engine
+        context
             .ledger
             .write(move |transaction| {
                 sets.iter().try_for_each(|(set, label)| transaction.set(&set.key, label, several).map(|_| ()))
             })
             .await?;
-        let rows = engine.sets()?;
+        let rows = context.sets()?;
         return Ok(wanted
             .into_iter()
             .filter_map(|(set, _)| Some((rows.iter().find(|row| row.key == set.key)?.clone(), set)))
             .collect());
     }
     let mut chosen = Vec::new();
-    for (row, set) in matched(engine, known, found) {
+    for (row, set) in matched(context, known, found) {
         match set {
             Some(set) => chosen.push((row, set)),
             None if !found.complete => {
-                engine.status().error(&format!("the set {} could not be read; what was mirrored stays", row.key));
+                context.status.error(&format!("the set {} could not be read; what was mirrored stays", row.key));
                 let result = SyncResult {
                     state: SetState::Partial,
                     cursor: None,
@@ -496,16 +497,16 @@ async fn choose(engine: &Arc<Engine>, found: &Discovery) -> Result<Vec<(SetRow, 
                     held_edition: row.held_edition,
                 };
                 let id = row.id;
-                engine.ledger.write(move |transaction| transaction.finish_set(id, &result)).await?;
+                context.ledger.write(move |transaction| transaction.finish_set(id, &result)).await?;
             }
-            None => engine
-                .status()
+            None => context
+                .status
                 .warning(&format!("the Source no longer offers the set {}; what was mirrored stays", row.key)),
         }
     }
     for (set, label) in found.sets.iter().zip(&labels) {
-        if engine.config.set.is_none() && !chosen.iter().any(|(_, known)| known.key == set.key) {
-            engine.status().warning(&format!(
+        if context.config.set.is_none() && !chosen.iter().any(|(_, known)| known.key == set.key) {
+            context.status.warning(&format!(
                 "the Source has a new set, {}; the layout of this cache is fixed: mount it with -o set={} and a cache of its own",
                 set.key, label
             ));

@@ -11,10 +11,11 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 
-use super::attach::{Attacher, Fresh};
+use super::attach::Attacher;
 use super::feeds::NOT_IN_HISTORY;
 use super::lists;
 use super::order::{self, Broken, Survey};
+use super::package::NewMembers;
 use super::spooled::Spooled;
 use super::status::Status;
 use crate::catalog::{CatalogError, Changed, How, Past, Record, SetRow, Tally, Transaction};
@@ -65,7 +66,7 @@ pub(super) struct Step<'s, 'w> {
     /// The number of the first version that this step makes.
     first: i64,
     pub(super) tally: Tally,
-    pub(super) fresh: Vec<Fresh>,
+    pub(super) fresh: Vec<NewMembers>,
     /// Changes that are known, and are not what the tree shows: if nothing follows them, they have happened again.
     pub(super) stale: HashMap<String, (Record, How)>,
     /// Whether there were more of these than are kept: what the lists of resources say is so then.

@@ -10,8 +10,10 @@ use crate::bounds;
 use crate::catalog::{ArchivedRow, Reach, SetRow, SetState};
 use crate::document::{Capability, Datetime};
 use crate::source::{SourceError, Trouble};
+use crate::sync::context::Context;
+use crate::sync::lists::Bringer;
 use crate::sync::lists::Got;
-use crate::sync::{Engine, SyncError, feeds};
+use crate::sync::{SyncError, feeds};
 
 /// What archives are of, in the order in which they are read at the same moment: content is given to what is known.
 const KINDS: [Capability; 4] =
@@ -52,8 +54,8 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Finds out what is to be read; none where nothing is known yet that it could be added to.
-    pub(super) async fn of(engine: &Arc<Engine>, set: &SetRow, reach: &Reach) -> Result<Option<Self>, SyncError> {
-        let offers = engine.readers.ask(|reader| reader.offers(set.id))?;
+    pub(super) async fn of(context: &Arc<Context>, set: &SetRow, reach: &Reach) -> Result<Option<Self>, SyncError> {
+        let offers = context.readers.ask(|reader| reader.offers(set.id))?;
         let urls = |capability: Capability| {
             offers.iter().filter(move |offer| offer.capability == capability).map(|offer| offer.url.clone())
         };
@@ -93,7 +95,7 @@ impl Plan {
                 continue;
             }
             let failed = plan.failed.len();
-            let all = named(engine, kind, roots, &done, &mut plan.failed).await;
+            let all = named(context, kind, roots, &done, &mut plan.failed).await;
             if plan.failed.len() == failed {
                 let indexes = today.into_iter().filter(|url| all.iter().all(|planned| planned.url != *url));
                 let row = |url| ArchivedRow { url, capability: kind, begin: None, failure: None };
@@ -112,7 +114,7 @@ impl Plan {
                     None => {
                         let why = "it does not say when it was made, and is of no use for history".to_owned();
                         let error = SourceError::new(&planned.url, Trouble::Nowhere(why));
-                        engine.status().warning(&error.to_string());
+                        context.status.warning(&error.to_string());
                     }
                 }
             }
@@ -127,14 +129,14 @@ impl Plan {
 /// The documents that archives name, and those below them; or what is at their place, if it is no archive. What does not say
 /// itself when it begins is looked at, unless it is `done`.
 async fn named(
-    engine: &Arc<Engine>,
+    context: &Arc<Context>,
     capability: Capability,
     roots: Vec<String>,
     done: &HashSet<&str>,
     failed: &mut Vec<SourceError>,
 ) -> Vec<Planned> {
-    let bringer = engine.bringer(capability);
-    let bounds = engine.config.bounds;
+    let bringer = Bringer::new(context, capability);
+    let bounds = context.config.bounds;
     let mut asked: HashSet<String> = roots.iter().cloned().collect();
     let mut queue: VecDeque<(String, usize)> = roots.into_iter().map(|root| (root, 0)).collect();
     let mut all = Vec::new();

@@ -8,12 +8,13 @@ use tokio::task::JoinHandle;
 use crate::catalog::{Feed, Record};
 use crate::document::{Capability, Change, Datetime, Entry, Facts, Warnings};
 use crate::path::Mapper;
+use crate::sync::SyncError;
 use crate::sync::attach::Attacher;
+use crate::sync::context::Context;
 use crate::sync::lists::{self, Budget};
 use crate::sync::order::{self, Broken, Survey, Unsurveyed};
 use crate::sync::spooled::Spooled;
 use crate::sync::status::Status;
-use crate::sync::{Engine, SyncError};
 
 /// How many entries go over at once.
 const BATCH: usize = 2_000;
@@ -71,9 +72,9 @@ impl Giver {
 }
 
 /// Reads a list of what there was.
-pub(super) fn list(document: Spooled, engine: &Engine) -> Coming {
+pub(super) fn list(document: Spooled, context: &Context) -> Coming {
     let (to, batches) = mpsc::channel(1);
-    let (mapper, status) = (Arc::clone(&engine.mapper), Arc::clone(engine.status()));
+    let (mapper, status) = (Arc::clone(&context.mapper), Arc::clone(&context.status));
     let mut giver = Giver { batch: Vec::new(), to };
     let reading = tokio::task::spawn_blocking(move || list_into(&document, &mapper, &status, &mut giver));
     Coming { batches, reading }
@@ -128,8 +129,8 @@ pub(super) struct Changes {
 }
 
 /// Looks through a document of changes. The second part of the answer is why it is of no use, or not all of it.
-pub(super) async fn survey(document: Spooled, engine: &Engine) -> Result<(Changes, Option<String>), SyncError> {
-    let (store, status) = (Arc::clone(&engine.store), Arc::clone(engine.status()));
+pub(super) async fn survey(document: Spooled, context: &Context) -> Result<(Changes, Option<String>), SyncError> {
+    let (store, status) = (Arc::clone(&context.store), Arc::clone(&context.status));
     let looked = tokio::task::spawn_blocking(move || {
         let feed = Feed::new(&document.row.url, Capability::ChangeList);
         let survey =
@@ -186,10 +187,10 @@ impl Changes {
     }
 
     /// Reads what happened from one moment until another, in the order of time.
-    pub(super) fn read(&self, engine: &Engine, from: Datetime, until: Datetime) -> Coming {
+    pub(super) fn read(&self, context: &Context, from: Datetime, until: Datetime) -> Coming {
         let (to, batches) = mpsc::channel(1);
         let (mapper, status, store) =
-            (Arc::clone(&engine.mapper), Arc::clone(engine.status()), Arc::clone(&engine.store));
+            (Arc::clone(&context.mapper), Arc::clone(&context.status), Arc::clone(&context.store));
         let (document, survey) = (Arc::clone(&self.document), Arc::clone(&self.survey));
         let last = self.moments.last().is_none_or(|last| *last < until.nanos());
         let mut giver = Giver { batch: Vec::new(), to };

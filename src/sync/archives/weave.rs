@@ -11,11 +11,13 @@ use super::told::{self, Changes, Coming, Told};
 use crate::catalog::{CatalogError, Past, SetRow, Transaction};
 use crate::document::{Capability, Datetime};
 use crate::source::SourceError;
+use crate::sync::SyncError;
 use crate::sync::attach::Attacher;
+use crate::sync::context::Context;
 use crate::sync::dumps::{self, Offered, Reading};
+use crate::sync::lists::Bringer;
 use crate::sync::read_lists;
 use crate::sync::spooled::Spooled;
-use crate::sync::{Engine, SyncError};
 
 /// How many changes are written in one step.
 const STEP: usize = 2_000;
@@ -47,7 +49,7 @@ struct Stream {
 
 /// Whoever brings documents, and has them written into the past, in the order of time.
 pub(super) struct Weaver<'e> {
-    engine: &'e Arc<Engine>,
+    context: &'e Arc<Context>,
     set: &'e SetRow,
     /// Away while a step has it.
     past: Option<Past>,
@@ -58,8 +60,8 @@ pub(super) struct Weaver<'e> {
 }
 
 impl<'e> Weaver<'e> {
-    pub(super) fn new(engine: &'e Arc<Engine>, set: &'e SetRow, past: Past, plan: Plan) -> Self {
-        Self { engine, set, past: Some(past), plan, open: Vec::new(), failed: 0 }
+    pub(super) fn new(context: &'e Arc<Context>, set: &'e SetRow, past: Past, plan: Plan) -> Self {
+        Self { context, set, past: Some(past), plan, open: Vec::new(), failed: 0 }
     }
 
     /// How many versions became known.
@@ -120,7 +122,7 @@ impl<'e> Weaver<'e> {
         let is_before = |planned: &Planned| next.is_none_or(|next| planned.begin.is_none_or(|begin| begin < next));
         let (again, rest): (Vec<Planned>, Vec<Planned>) = late.into_iter().partition(is_before);
         self.plan.read.extend(rest);
-        self.engine.status().read_archives(|archives| archives.left += again.len() as u64);
+        self.context.status.read_archives(|archives| archives.left += again.len() as u64);
         self.plan.changes.extend(again);
         self.plan.changes.make_contiguous().sort_by_key(|planned| planned.begin);
     }
@@ -130,13 +132,13 @@ impl<'e> Weaver<'e> {
         for Open { planned, documents, failure } in done {
             let timeless: u64 = documents.iter().map(|document| document.timeless).sum();
             if timeless > 0 {
-                self.engine.status().warning(&format!(
+                self.context.status.warning(&format!(
                     "{}: {timeless} changes have no time of their own, or one that has not come yet, and are no history",
                     planned.url
                 ));
             }
             let (set, row) = (self.set.id, planned.row(failure.clone()));
-            let status = Arc::clone(self.engine.status());
+            let status = Arc::clone(&self.context.status);
             let attachers: Vec<Attacher> = documents.into_iter().filter_map(|document| document.attacher).collect();
             self.tell(move |transaction| {
                 attachers.into_iter().try_for_each(|attacher| attacher.finish(transaction, &status).map(drop))?;
@@ -155,7 +157,7 @@ impl<'e> Weaver<'e> {
     ) -> Result<(), SyncError> {
         let mut past = self.past.take();
         self.past = self
-            .engine
+            .context
             .ledger
             .step(move |writer| {
                 let mut transaction = writer.begin(true)?;
@@ -169,26 +171,27 @@ impl<'e> Weaver<'e> {
 
     fn count(&mut self, failed: bool) {
         self.failed += u64::from(failed);
-        self.engine.status().read_archives(|archives| archives.left = archives.left.saturating_sub(1));
+        self.context.status.read_archives(|archives| archives.left = archives.left.saturating_sub(1));
     }
 
     /// It cannot be read: that is said, and noted.
     async fn could_not(&mut self, planned: &Planned, error: SourceError) -> Result<(), SyncError> {
-        self.engine.status().error(&format!("{error}; it is missing in the history"));
+        self.context.status.error(&format!("{error}; it is missing in the history"));
         self.count(true);
         let (set, row) = (self.set.id, planned.row(Some(error.trouble.to_string())));
-        self.engine.ledger.write(move |transaction| transaction.put_archived(set, &row)).await
+        self.context.ledger.write(move |transaction| transaction.put_archived(set, &row)).await
     }
 
     async fn bring_changes(&self, planned: &Planned) -> Result<Open, SyncError> {
-        let engine = self.engine;
+        let context = self.context;
         let found =
-            read_lists::bring(&engine.bringer(planned.capability), std::slice::from_ref(&planned.url), &[]).await;
+            read_lists::bring(&Bringer::new(context, planned.capability), std::slice::from_ref(&planned.url), &[])
+                .await;
         let mut failed = found.failed;
         let mut documents = found.read;
         if planned.capability == Capability::ChangeDump {
-            let packed = dumps::packages_since(engine, self.set, documents, None).await?;
-            let manifests = dumps::manifests_of_changes(engine, packed, true).await?;
+            let packed = dumps::packages_since(context, self.set, documents, None).await?;
+            let manifests = dumps::manifests_of_changes(context, packed, true).await?;
             failed.extend(manifests.failed);
             documents = manifests.read;
         }
@@ -201,7 +204,7 @@ impl<'e> Weaver<'e> {
         let failure = failed.first().map(|error| error.to_string());
         let mut open = Open { planned: planned.clone(), documents: Vec::new(), failure };
         for document in documents {
-            match told::survey(document, engine).await {
+            match told::survey(document, context).await {
                 Ok((changes, broken)) => {
                     open.failure = open.failure.or(broken);
                     open.documents.push(changes);
@@ -211,7 +214,7 @@ impl<'e> Weaver<'e> {
             }
         }
         if let Some(why) = &open.failure {
-            engine.status().error(&format!("{why}; what it does not tell is missing in the history"));
+            context.status.error(&format!("{why}; what it does not tell is missing in the history"));
         }
         Ok(open)
     }
@@ -226,7 +229,7 @@ impl<'e> Weaver<'e> {
         // Each is read on a thread of its own, which waits for the others.
         for some in telling.chunks(AT_ONCE) {
             let read = |place: &(usize, usize)| {
-                let coming = self.open[place.0].documents[place.1].read(self.engine, from, until);
+                let coming = self.open[place.0].documents[place.1].read(self.context, from, until);
                 Stream { coming, waiting: VecDeque::new(), place: *place, ended: false }
             };
             let mut streams: Vec<Stream> = some.iter().map(read).collect();
@@ -269,7 +272,7 @@ impl<'e> Weaver<'e> {
             }
             Ok(((past, attachers), transaction.commit()?))
         };
-        let (past, attachers) = self.engine.ledger.step(step).await?;
+        let (past, attachers) = self.context.ledger.step(step).await?;
         self.past = Some(past);
         for ((place, part), attacher) in attachers {
             self.open[place].documents[part].attacher = Some(attacher);
@@ -279,19 +282,21 @@ impl<'e> Weaver<'e> {
 
     /// What there was at a moment.
     async fn snapshot(&mut self, planned: &Planned, at: Datetime) -> Result<(), SyncError> {
-        let engine = self.engine;
+        let context = self.context;
         let found = match planned.capability {
             Capability::ResourceDump => {
-                let mut dump = dumps::bring(engine, self.set, &Offered::at(&planned.url), &[]).await;
+                let mut dump = dumps::bring(context, self.set, &Offered::at(&planned.url), &[]).await;
                 let manifest = Capability::ResourceDumpManifest;
                 let how = Reading { download: false, wanted: false, beside: false, archived: true, manifest };
                 if !dump.packages.is_empty() {
-                    dumps::enter(engine, &mut dump, how).await?;
-                    dumps::read(engine, &mut dump, &[], how).await;
+                    dumps::enter(context, &mut dump, how).await?;
+                    dumps::read(context, &mut dump, &[], how).await;
                 }
                 dump.into_lists()
             }
-            capability => read_lists::bring(&engine.bringer(capability), std::slice::from_ref(&planned.url), &[]).await,
+            capability => {
+                read_lists::bring(&Bringer::new(context, capability), std::slice::from_ref(&planned.url), &[]).await
+            }
         };
         if found.read.is_empty()
             && let Some(error) = found.failed.first()
@@ -308,7 +313,7 @@ impl<'e> Weaver<'e> {
         if own.is_some() {
             let warning =
                 format!("{}: it is of {at}, and its archive says otherwise; the list is believed", planned.url);
-            engine.status().warning(&warning);
+            context.status.warning(&warning);
         }
         if own.is_some() && self.past.as_ref().is_some_and(|past| past.has(at)) {
             let (set, row) = (self.set.id, planned.row(None));
@@ -323,7 +328,7 @@ impl<'e> Weaver<'e> {
             failure = failure.or(broken);
         }
         if let Some(why) = &failure {
-            engine.status().error(&format!("{why}; what it does not list may have been there"));
+            context.status.error(&format!("{why}; what it does not list may have been there"));
         } else {
             self.absent(at).await?;
         }
@@ -340,13 +345,13 @@ impl<'e> Weaver<'e> {
         }
         let mut attacher = document.package.as_ref().and_then(|package| {
             let attacher = Attacher::new(package, &document);
-            attacher.map_err(|error| self.engine.status().error(&error.to_string())).ok()
+            attacher.map_err(|error| self.context.status.error(&error.to_string())).ok()
         });
-        let mut coming = told::list(document, self.engine);
+        let mut coming = told::list(document, self.context);
         while let Some(batch) = coming.batches.recv().await {
             let Some(mut past) = self.past.take() else { break };
             (self.past, attacher) = self
-                .engine
+                .context
                 .ledger
                 .step(move |writer| {
                     let mut transaction = writer.begin(true)?;
@@ -363,7 +368,7 @@ impl<'e> Weaver<'e> {
                 .await?;
         }
         if let Some(attacher) = attacher {
-            let status = Arc::clone(self.engine.status());
+            let status = Arc::clone(&self.context.status);
             self.tell(move |transaction| attacher.finish(transaction, &status).map(drop)).await?;
         }
         coming.ended().await
@@ -376,7 +381,7 @@ impl<'e> Weaver<'e> {
             && let Some(mut past) = self.past.take()
         {
             let (past, next) = self
-                .engine
+                .context
                 .ledger
                 .step(move |writer| {
                     let mut transaction = writer.begin(true)?;

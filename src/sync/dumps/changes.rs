@@ -7,9 +7,10 @@ use super::{Dump, Fit, Listed, Reading, enter, fits, forget, packages_of, read};
 use crate::catalog::SetRow;
 use crate::document::{Capability, Datetime};
 use crate::source::{SourceError, Trouble};
+use crate::sync::SyncError;
+use crate::sync::context::Context;
 use crate::sync::lists::Lists;
 use crate::sync::spooled::{Spooled, ended_before};
-use crate::sync::{Engine, SyncError};
 
 /// Packages of changes, from the oldest to the newest.
 #[derive(Debug, Default)]
@@ -54,12 +55,12 @@ impl Packed {
 
 /// The packages of these Change Dumps that have changes from a moment on.
 pub(in crate::sync) async fn packages_since(
-    engine: &Arc<Engine>,
+    context: &Arc<Context>,
     set: &SetRow,
     documents: Vec<Spooled>,
     since: Option<Datetime>,
 ) -> Result<Packed, SyncError> {
-    let (rset, status) = (set.id, Arc::clone(engine.status()));
+    let (rset, status) = (set.id, Arc::clone(&context.status));
     let looked = tokio::task::spawn_blocking(move || {
         let mut packed = Packed { since, ..Packed::default() };
         let mut editions = HashSet::new();
@@ -82,23 +83,23 @@ pub(in crate::sync) async fn packages_since(
 /// The manifests of packages of changes, in their order, up to the first that cannot be had. The packages are brought here,
 /// if they fit, and are not of an archive.
 pub(in crate::sync) async fn manifests_of_changes(
-    engine: &Arc<Engine>,
+    context: &Arc<Context>,
     packed: Packed,
     archived: bool,
 ) -> Result<Lists, SyncError> {
     let mut dump = Dump { packages: packed.packages, failed: packed.failed, ..Dump::default() };
-    let wanted = !archived && fits(engine, &dump)? == Fit::All;
+    let wanted = !archived && fits(context, &dump)? == Fit::All;
     let how = Reading { download: wanted, wanted, beside: false, archived, manifest: Capability::ChangeDumpManifest };
     if dump.packages.is_empty() {
         return Ok(dump.into_lists());
     }
-    enter(engine, &mut dump, how).await?;
+    enter(context, &mut dump, how).await?;
     // The interval of a package ends where that of the next one begins: it may all be in the tree.
     dump.packages.retain(|listed| {
         let done = listed.until.zip(packed.since).is_some_and(|(until, since)| until <= since);
         !(done && listed.row.indexed)
     });
-    read(engine, &mut dump, &[], how).await;
+    read(context, &mut dump, &[], how).await;
     let mut lists = Lists { failed: dump.failed, ..Lists::default() };
     let mut manifests: Vec<Spooled> = dump.manifests;
     for listed in &dump.packages {
@@ -112,7 +113,7 @@ pub(in crate::sync) async fn manifests_of_changes(
             }
             None => {
                 // What is no package will not become one by lying here.
-                forget(engine, listed.row.id).await?;
+                forget(context, listed.row.id).await?;
                 if lists.failed.is_empty() {
                     let trouble = Trouble::Nowhere("its manifest was not had".to_owned());
                     lists.failed.push(SourceError::new(&listed.row.url, trouble));
