@@ -5,13 +5,20 @@
 
 use std::sync::Arc;
 
+use super::context::Context;
+use super::dumps;
+use super::error::SyncError;
 use super::lists::{self, Budget};
+use super::package::MANIFEST;
 use super::package::NewMembers;
 use super::package::Package;
-use super::spooled::{MANIFEST, Spooled};
+use super::packages;
+use super::spooled::Spooled;
 use super::status::Status;
 use crate::bounds::{self, Bounds};
 use crate::catalog::{Attached, CatalogError, MemberRow, MemberState, Record, Transaction, UnseenMember};
+use crate::catalog::{PackageRow, Recent, SetRow};
+use crate::document::Capability;
 use crate::document::{Datetime, Entry, Facts, relation};
 use crate::path::Mapper;
 use crate::source::{SourceError, Trouble};
@@ -300,4 +307,44 @@ pub(super) fn beside_list(
         status.warning(&format!("{url}: {warning}"));
     }
     attacher.finish(transaction, status).map(Some)
+}
+
+/// Gives the versions of a list the members of the packages whose manifests were read beside it. What was
+/// listed just now is looked at no second time: `recent` knows it.
+pub(super) async fn attach(
+    context: &Arc<Context>,
+    set: &SetRow,
+    manifests: Vec<Spooled>,
+    mut recent: Recent,
+    length_suffices: bool,
+) -> Result<(), SyncError> {
+    for document in manifests {
+        let (mapper, status, directory) = (Arc::clone(&context.mapper), Arc::clone(&context.status), set.directory);
+        let (back, fresh) = context
+            .ledger
+            .step(move |writer| {
+                // If this is lost with the machine's power, it is done again.
+                let mut transaction = writer.begin(false)?;
+                transaction.remember(recent);
+                let fresh = beside_list(&mut transaction, &mapper, &status, directory, &document, length_suffices)?;
+                let recent = transaction.recent();
+                Ok(((recent, fresh), transaction.commit()?))
+            })
+            .await?;
+        recent = back;
+        if let Some(fresh) = fresh {
+            context.check_members(fresh);
+        }
+    }
+    Ok(())
+}
+
+/// Attaches the members of a package that could not be read from when the tree was made, and now can.
+pub(super) async fn attach_later(context: &Arc<Context>, row: &PackageRow) -> Result<(), SyncError> {
+    let package = packages::take(context, row).map_err(|error| SyncError::Cache(error.to_string()))?;
+    let Some(set) = context.sets()?.into_iter().find(|set| set.id == row.rset) else { return Ok(()) };
+    let document = dumps::inner_manifest(context, &package, row, true, Capability::ResourceDumpManifest).await?;
+    // By then a newer list may be in.
+    let length_suffices = set.at.zip(row.at).is_some_and(|(list, package)| list <= package);
+    attach(context, &set, vec![document], Recent::default(), length_suffices).await
 }

@@ -18,7 +18,7 @@ use super::lists::{self, Budget, Lists};
 use super::read_lists;
 use super::set_rows;
 use super::spooled::Spooled;
-use super::{SyncError, check, dumps, sets};
+use super::{SyncError, check, dumps};
 use crate::catalog::{CatalogError, Compared, Comparison, Difference, SetRow, SetState, Snapshot};
 use crate::document::{Capability, Datetime, Facts};
 use crate::source::FoundSet;
@@ -112,7 +112,7 @@ async fn compare_all(context: &Arc<Context>, turn: &Mutex<()>, audit: &mut Audit
     }
     let found = context.discover().await?;
     audit.unread.extend(found.warnings.iter().filter(|_| !found.complete).cloned());
-    for (row, set) in sets::matched(context, context.sets()?, &found) {
+    for (row, set) in set_rows::matched(context, context.sets()?, &found) {
         let Some(set) = set else {
             audit.unread.push(format!("{}: the Source does not offer this set, or it could not be read", row.key));
             continue;

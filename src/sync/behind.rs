@@ -16,7 +16,7 @@ use super::content::Doubt;
 use super::context::{Context, Unchecked};
 use super::package::NewMembers;
 use super::waits::{AGAIN, until};
-use super::{Engine, SyncError, Trigger, archives, dumps, leftovers, members, packages};
+use super::{Engine, SyncError, Trigger, archives, attach, leftovers, members, packages};
 
 /// While changes are delivered, polls are no further apart than that.
 const SLOWEST: Duration = Duration::from_secs(86_400);
@@ -225,7 +225,7 @@ async fn bring_packages(contents: &Arc<Contents>, reported: &mut u64) -> Result<
             && row.whole
             && !row.indexed
             && !row.changes
-            && let Err(error) = dumps::attach_later(context, &row).await
+            && let Err(error) = attach::attach_later(context, &row).await
         {
             context.status.error(&error.to_string());
             failed += 1;

@@ -22,13 +22,13 @@ use futures_util::StreamExt as _;
 use url::Url;
 
 use super::SyncError;
-use super::attach;
 use super::lists::Lists;
+use super::package::MANIFEST;
 use super::package::Package;
-use super::spooled::{About, MANIFEST, Spooled};
+use super::spooled::{About, Spooled};
 use super::status::Status;
 use crate::bounds::{self, Bounds};
-use crate::catalog::{DocumentRow, PackageRow, Recent, SetRow};
+use crate::catalog::{DocumentRow, PackageRow, SetRow};
 use crate::document::{Capability, Datetime, Facts, Kind, Limits, Reader};
 use crate::source::{Asked, FoundSet, SourceError, Trouble};
 use crate::store::archive::{Found, Member};
@@ -350,37 +350,6 @@ pub(super) async fn read(context: &Arc<Context>, dump: &mut Dump, known: &[Docum
     dump.manifests.sort_by_key(|document| document.row.package);
 }
 
-/// Gives the versions of a list the members of the packages whose manifests were read beside it. What was
-/// listed just now is looked at no second time: `recent` knows it.
-pub(super) async fn attach(
-    context: &Arc<Context>,
-    set: &SetRow,
-    manifests: Vec<Spooled>,
-    mut recent: Recent,
-    length_suffices: bool,
-) -> Result<(), SyncError> {
-    for document in manifests {
-        let (mapper, status, directory) = (Arc::clone(&context.mapper), Arc::clone(&context.status), set.directory);
-        let (back, fresh) = context
-            .ledger
-            .step(move |writer| {
-                // If this is lost with the machine's power, it is done again.
-                let mut transaction = writer.begin(false)?;
-                transaction.remember(recent);
-                let fresh =
-                    attach::beside_list(&mut transaction, &mapper, &status, directory, &document, length_suffices)?;
-                let recent = transaction.recent();
-                Ok(((recent, fresh), transaction.commit()?))
-            })
-            .await?;
-        recent = back;
-        if let Some(fresh) = fresh {
-            context.check_members(fresh);
-        }
-    }
-    Ok(())
-}
-
 /// The manifest of a package: from the package, else the copy that the dump links to.
 async fn manifest(context: &Arc<Context>, listed: &Listed, how: Reading) -> Result<Option<Spooled>, SourceError> {
     let disk = |error: std::io::Error| SourceError::new(&listed.row.url, Trouble::Disk(error.to_string()));
@@ -434,7 +403,7 @@ fn manifest_row(package: &PackageRow, document: &Spooled) -> DocumentRow {
 }
 
 /// The manifest that lies in a package, or in what took its place meanwhile.
-async fn inner_manifest(
+pub(super) async fn inner_manifest(
     context: &Arc<Context>,
     package: &Arc<Package>,
     row: &PackageRow,
@@ -598,16 +567,6 @@ impl Unpacking {
             Spooled { package: Some(Arc::clone(&package)), ..Spooled::new(own, base, path, about, bounds, prefer) };
         Ok((Spooled { row: manifest_row(&row, &document), ..document }, parts))
     }
-}
-
-/// Attaches the members of a package that could not be read from when the tree was made, and now can.
-pub(super) async fn attach_later(context: &Arc<Context>, row: &PackageRow) -> Result<(), SyncError> {
-    let package = packages::take(context, row).map_err(|error| SyncError::Cache(error.to_string()))?;
-    let Some(set) = context.sets()?.into_iter().find(|set| set.id == row.rset) else { return Ok(()) };
-    let document = inner_manifest(context, &package, row, true, Capability::ResourceDumpManifest).await?;
-    // By then a newer list may be in.
-    let length_suffices = set.at.zip(row.at).is_some_and(|(list, package)| list <= package);
-    attach(context, &set, vec![document], Recent::default(), length_suffices).await
 }
 
 /// Lets go of a package that is of no use as it is.

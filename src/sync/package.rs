@@ -17,6 +17,9 @@ use crate::store::archive::{Member, Method};
 /// The most packages that are downloaded at once.
 const MOST_AT_ONCE: usize = 4;
 
+/// The name of the manifest in a package (core 11.2).
+pub(super) const MANIFEST: &str = "manifest.xml";
+
 /// No download is under way.
 pub(super) const NOWHERE: u64 = u64::MAX;
 

@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+use super::attach;
 use super::context::Context;
 use super::dumps::{self, Dump, Fit, Offered, Reading, fits};
 use super::lists::Bringer;
@@ -66,7 +67,7 @@ impl Beside {
         }
         let packages = self.dump.of_use();
         let length_suffices = matches!(self.from, From::List { as_new: true });
-        dumps::attach(context, set, std::mem::take(&mut self.dump.manifests), recent, length_suffices).await?;
+        attach::attach(context, set, std::mem::take(&mut self.dump.manifests), recent, length_suffices).await?;
         dumps::forget_idle(context, set.id, packages).await
     }
 }

@@ -11,13 +11,14 @@ use super::changes::{self, Outcome};
 use super::context::Context;
 use super::feeds::{self, Look};
 use super::gone::{self, Gone};
+use super::set_rows;
 use super::set_rows::reload;
 use super::{Announced, Summary, SyncError, Trigger, baseline};
 use crate::catalog::{Offer, SetRow, SetState, SyncResult};
 use crate::document::{Capability, Datetime};
 use crate::path::set_labels;
 use crate::printable;
-use crate::source::{CapabilityDocument, Discovery, FoundSet, Route};
+use crate::source::{CapabilityDocument, Discovery, FoundSet};
 
 /// How long it is believed that a Source offers what it did.
 const REMEMBERED: Duration = Duration::from_secs(3600);
@@ -418,29 +419,6 @@ async fn remember(
         .await
 }
 
-/// The sets that are mirrored, each with what was found of it, if anything was.
-pub(super) fn matched(context: &Context, known: Vec<SetRow>, found: &Discovery) -> Vec<(SetRow, Option<FoundSet>)> {
-    // A Source with one set that moved its documents still has that one set; but one that could not
-    // be read whole, or was found by a lesser route, has not moved anything.
-    let only = known.len() == 1 && found.sets.len() == 1 && found.complete && context.config.set.is_none();
-    let only = only && found.lacking.is_empty();
-    let moved = found.sets.first().filter(|set| only && set.capability_list.is_some());
-    // Several sitemaps of a robots.txt are one set, and so is the one that is left.
-    let of_robots = |row: &SetRow| {
-        let is_robots = found.route == Route::Robots && row.key.ends_with("/robots.txt");
-        found.sets.first().filter(|_| is_robots && found.sets.len() == 1)
-    };
-    known
-        .into_iter()
-        .map(|row| {
-            let same = found.sets.iter().find(|set| set.key == row.key).cloned();
-            let part = || found.sets.iter().find_map(|set| set.part(&row.key));
-            let set = same.or_else(part).or_else(|| of_robots(&row).cloned()).or_else(|| moved.cloned());
-            (row, set)
-        })
-        .collect()
-}
-
 /// The sets that are mirrored, each with what was found of it. The layout is fixed the first time.
 async fn choose(context: &Arc<Context>, found: &Discovery) -> Result<Vec<(SetRow, FoundSet)>, SyncError> {
     let known = context.sets()?;
@@ -484,7 +462,7 @@ async fn choose(context: &Arc<Context>, found: &Discovery) -> Result<Vec<(SetRow
             .collect());
     }
     let mut chosen = Vec::new();
-    for (row, set) in matched(context, known, found) {
+    for (row, set) in set_rows::matched(context, known, found) {
         match set {
             Some(set) => chosen.push((row, set)),
             None if !found.complete => {

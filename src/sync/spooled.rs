@@ -14,9 +14,6 @@ use crate::bounds::Bounds;
 use crate::catalog::DocumentRow;
 use crate::document::{Attributes, Datetime, Dialect, DocumentError, Entry, Facts, Head, Limits, Reader, Warnings};
 
-/// The name of the manifest in a package (core 11.2).
-pub(super) const MANIFEST: &str = "manifest.xml";
-
 /// A time in a document that is less than this away from the time of the answer is that of the request: it tells no edition from
 /// another, and an interval that ends then is open.
 pub(super) const OF_THE_REQUEST: Duration = Duration::from_secs(5);

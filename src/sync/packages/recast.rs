@@ -19,10 +19,10 @@ use tempfile::NamedTempFile;
 use zip::CompressionMethod;
 use zip::write::{SimpleFileOptions, ZipWriter};
 
-use super::super::spooled::MANIFEST;
 use crate::bounds::{self, Beyond, Bounds};
 use crate::store::Store;
 use crate::store::warc::{Payload, Record, Records, WarcError};
+use crate::sync::package::MANIFEST;
 
 /// After how many bytes the room on the disk is looked at.
 const CHECK_EVERY: u64 = 8 << 20;
