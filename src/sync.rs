@@ -14,66 +14,43 @@
 //!
 //! **Never knows** FUSE: it announces [`News`] and answers with files.
 //!
+//! Layout, each line uses only those above it:
+//! - `config`, `error`, `lock`, `notification_body`, `priority`, `status`, `under_way`, `waits`
+//! - `summary`
+//! - `transfer`
+//! - `writer`
+//! - `context`
+//! - `packages`, `orphans`
+//! - `documents`, `content`
+//! - `apply`
+//! - `archives`, `audit`, `notifications`, `schedule`
+//! - `background`
+//!
 //! Locks, in the order in which they may be taken together: a sync's turn, the writer. All others are
 //! held for a look or an assignment, and never while one waits for anything.
 
-mod ahead;
-mod align;
+mod apply;
 mod archives;
-mod attach;
 mod audit;
-mod baseline;
-mod behind;
-mod bodies;
-mod changes;
-mod check;
+mod background;
 mod config;
 mod content;
 mod context;
-mod continuity;
-mod download;
-mod dumps;
-mod editions;
+mod documents;
 mod error;
-mod feeds;
-mod fill;
-mod finding;
-mod flight;
-mod freshness;
-mod gone;
-mod history;
-mod impostors;
-mod inbox;
-mod ledger;
-mod leftovers;
-mod listing;
-mod lists;
-mod location;
 mod lock;
-mod members;
-mod mementos;
-mod open_files;
-mod order;
-mod outline;
-mod package;
+mod notification_body;
+mod notifications;
+mod orphans;
 mod packages;
-mod packed;
-mod patches;
 pub(crate) mod priority;
-mod ranges;
-mod read_lists;
-mod readahead;
-mod revalidate;
-mod room;
-mod seed;
-mod set_rows;
-mod sets;
-mod spooled;
+mod schedule;
 mod status;
-mod step;
 mod summary;
+mod transfer;
 mod under_way;
 mod waits;
+mod writer;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -88,28 +65,29 @@ use crate::path::Mapper;
 use crate::source::{Client, Discovery};
 use crate::store::Store;
 
-pub use bodies::Announced;
+pub use audit::finding::{Audit, Finding, Findings};
 pub use config::{Adjustment, Config, SeedFrom, Verify};
+pub use content::flight::Failure;
+pub use content::mementos::Asked;
 pub use error::SyncError;
-pub use finding::{Audit, Finding, Findings};
-pub use flight::Failure;
-pub use history::Asked;
-pub use inbox::{Heard, Inbox, OfferedChannel};
-pub use open_files::Ready;
+pub use notification_body::Announced;
+pub use notifications::queue::{Heard, Inbox, OfferedChannel};
 pub use status::{Progress, Status, Trouble};
 pub use summary::{Summary, Trigger};
+pub use writer::open_files::Ready;
 
 pub use crate::catalog::{Channel, Subscription};
 
-use behind::Background;
-use content::Contents;
+use background::Background;
+use content::fetch;
+use content::fetch::Contents;
+use content::freshness::Revalidated;
+use content::mementos::History;
+use content::readahead::Readahead;
 use context::Context;
-use freshness::Revalidated;
-use history::History;
-use ledger::Ledger;
-use open_files::OpenFiles;
-use package::Downloads;
-use readahead::Readahead;
+use transfer::package::Downloads;
+use writer::open_files::OpenFiles;
+use writer::write_queue::{Ledger, Limits};
 
 /// What is fetched ahead of use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,19 +188,19 @@ impl Engine {
         let mut writer = Writer::open(cache, Arc::clone(&mapper))?;
         bind(&writer, cache, &config)?;
         refilter(&mut writer, config.filter.clone())?;
-        if writer.meta(sets::PUBLIC)?.is_some() {
+        if writer.meta(schedule::PUBLIC)?.is_some() {
             client.reach().was_public();
         }
         let status = Arc::new(Status::default());
         let readers = Arc::new(writer.readers());
-        let limits = ledger::Limits {
+        let limits = Limits {
             cache_size: config.cache_size.filter(|_| !config.content_all),
             keep: config.keep,
             log: config.bounds.log,
         };
         let files = OpenFiles::new(&config.bounds);
         let ledger = Ledger::open(writer, Arc::clone(&store), Arc::clone(&status), announce, limits, files.clone())?;
-        content::tidy(&store, &readers).map_err(SyncError::Cache)?;
+        fetch::tidy(&store, &readers).map_err(SyncError::Cache)?;
         packages::tidy(&store, &readers, &ledger)?;
         let (unchecked, new_members) = mpsc::unbounded_channel();
         let downloads = Downloads::new(client.connections());
@@ -231,7 +209,7 @@ impl Engine {
         let (doubt, doubts) = mpsc::unbounded_channel();
         let history = History::new(Arc::clone(&context));
         let contents = Contents::new(Arc::clone(&context), doubt, &history);
-        tokio::spawn(behind::check_members(Arc::downgrade(&contents), new_members));
+        tokio::spawn(background::check_members(Arc::downgrade(&contents), new_members));
         Ok(Arc::new(Self {
             inbox: Arc::new(Inbox::new(Arc::clone(&context))),
             signals: Signals {
@@ -350,7 +328,7 @@ impl Engine {
         self.context.status.began();
         // Nothing else is wanted ahead of use after a poll that found nothing.
         let asked = !matches!(trigger, Trigger::Poll | Trigger::Notified(_) | Trigger::Doubt);
-        let sync = std::panic::AssertUnwindSafe(sets::sync(&self.context, trigger));
+        let sync = std::panic::AssertUnwindSafe(schedule::sync(&self.context, trigger));
         let sync = futures_util::FutureExt::catch_unwind(sync);
         let result = match tokio::time::timeout(Duration::from_secs(self.context.config.bounds.sync), sync).await {
             Ok(Ok(result)) => result,
@@ -399,7 +377,7 @@ impl Engine {
     }
 
     async fn compare(&self, content: bool, repair: bool) -> Result<Audit, SyncError> {
-        audit::audit(&self.context, &self.contents, &self.turn, audit::Depth { content, repair }).await
+        audit::lists::audit(&self.context, &self.contents, &self.turn, audit::lists::Depth { content, repair }).await
     }
 
     /// Whether all history is kept, also that which archives have.
@@ -451,7 +429,7 @@ impl Engine {
     /// Why sets that the Source names are missing, in a text each: what leads to them is not there.
     #[must_use]
     pub fn lacking(&self) -> Vec<String> {
-        let lacking = self.context.readers.ask(|reader| reader.meta(sets::LACKING)).ok().flatten();
+        let lacking = self.context.readers.ask(|reader| reader.meta(schedule::LACKING)).ok().flatten();
         lacking.and_then(|texts| serde_json::from_str(&texts).ok()).unwrap_or_default()
     }
 

@@ -9,18 +9,22 @@
 //! tried again, and keeps nothing else from being read; that it goes on where it was.
 //!
 //! **Never knows** how versions lie in time: that is the catalog's.
+//!
+//! Layout, each line uses only those above it:
+//! - `plan`, `read`
+//! - `import`
 
+mod import;
 mod plan;
-mod told;
-mod weave;
+mod read;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use import::Weaver;
 use plan::Plan;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use weave::Weaver;
 
 use super::context::Context;
 use super::error::SyncError;

@@ -1,9 +1,10 @@
 //! What the engine is to do.
 
-use crate::bounds::Bounds;
-use crate::catalog::Wish;
 use std::sync::Arc;
 use std::time::Duration;
+
+use crate::bounds::Bounds;
+use crate::catalog::Wish;
 
 /// How strictly bytes are held to what the Source lists of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,10 +7,10 @@ use tokio::sync::{OwnedMutexGuard, mpsc};
 
 use super::config::Config;
 use super::error::SyncError;
-use super::ledger::Ledger;
-use super::open_files::OpenFiles;
-use super::package::{Downloads, NewMembers};
 use super::status::Status;
+use super::transfer::package::{Downloads, NewMembers};
+use super::writer::open_files::OpenFiles;
+use super::writer::write_queue::Ledger;
 use crate::catalog::{Pool, SetRow};
 use crate::path::Mapper;
 use crate::source::{Client, Discovery};

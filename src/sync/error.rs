@@ -1,8 +1,9 @@
 //! Why a sync failed.
 
+use thiserror::Error;
+
 use crate::catalog::CatalogError;
 use crate::source::SourceError;
-use thiserror::Error;
 
 /// Why a sync failed.
 #[derive(Clone, Debug, Error)]

@@ -4,8 +4,14 @@
 //! not there yet waits where the download will be soon, and else fetches that part aside, so that the
 //! directory of a package and any member can be read long before all of it is here. A server without
 //! ranges makes everybody wait for the download.
+//!
+//! Layout, each line uses only those above it:
+//! - `members`, `opened`, `recast`
+//! - `download`
+//! - `needed`, `parts`
 
 mod download;
+pub(super) mod members;
 mod needed;
 mod opened;
 mod parts;

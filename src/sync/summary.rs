@@ -1,6 +1,6 @@
 //! Why a sync is wanted, and what it came to.
 
-use super::bodies::Announced;
+use super::notification_body::Announced;
 use crate::catalog::Tally;
 use crate::source::Discovery;
 

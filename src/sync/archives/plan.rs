@@ -11,9 +11,9 @@ use crate::catalog::{ArchivedRow, Reach, SetRow, SetState};
 use crate::document::{Capability, Datetime};
 use crate::source::{SourceError, Trouble};
 use crate::sync::context::Context;
-use crate::sync::lists::Bringer;
-use crate::sync::lists::Got;
-use crate::sync::{SyncError, feeds};
+use crate::sync::documents::fetch::{Bringer, Got};
+use crate::sync::documents::follow;
+use crate::sync::error::SyncError;
 
 /// What archives are of, in the order in which they are read at the same moment: content is given to what is known.
 const KINDS: [Capability; 4] =
@@ -21,40 +21,44 @@ const KINDS: [Capability; 4] =
 
 /// A document that is to be read.
 #[derive(Clone, Debug)]
-pub(super) struct Planned {
-    pub(super) capability: Capability,
-    pub(super) url: String,
+pub(in crate::sync) struct Planned {
+    pub(in crate::sync) capability: Capability,
+    pub(in crate::sync) url: String,
     /// When its snapshot, or its interval, began.
-    pub(super) begin: Option<Datetime>,
+    pub(in crate::sync) begin: Option<Datetime>,
 }
 
 impl Planned {
-    pub(super) fn row(&self, failure: Option<String>) -> ArchivedRow {
+    pub(in crate::sync) fn row(&self, failure: Option<String>) -> ArchivedRow {
         ArchivedRow { url: self.url.clone(), capability: self.capability, begin: self.begin, failure }
     }
 }
 
 /// What of a set is to be read.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(in crate::sync) struct Plan {
     /// By their moments.
-    pub(super) snapshots: VecDeque<Planned>,
+    pub(in crate::sync) snapshots: VecDeque<Planned>,
     /// By their beginning.
-    pub(super) changes: VecDeque<Planned>,
+    pub(in crate::sync) changes: VecDeque<Planned>,
     /// Documents of changes that are in the history, by their beginning: what comes before them late may make them tell more.
-    pub(super) read: Vec<Planned>,
+    pub(in crate::sync) read: Vec<Planned>,
     /// What happened from then on is followed, or is still to be listed.
-    pub(super) horizon: Datetime,
+    pub(in crate::sync) horizon: Datetime,
     /// Whether it is followed: then a document that goes on beyond the horizon is done with there.
-    pub(super) follows: bool,
+    pub(in crate::sync) follows: bool,
     /// Indexes of changes that are done with when those are.
-    pub(super) indexes: Vec<ArchivedRow>,
-    pub(super) failed: Vec<SourceError>,
+    pub(in crate::sync) indexes: Vec<ArchivedRow>,
+    pub(in crate::sync) failed: Vec<SourceError>,
 }
 
 impl Plan {
     /// Finds out what is to be read; none where nothing is known yet that it could be added to.
-    pub(super) async fn of(context: &Arc<Context>, set: &SetRow, reach: &Reach) -> Result<Option<Self>, SyncError> {
+    pub(in crate::sync) async fn of(
+        context: &Arc<Context>,
+        set: &SetRow,
+        reach: &Reach,
+    ) -> Result<Option<Self>, SyncError> {
         let offers = context.readers.ask(|reader| reader.offers(set.id))?;
         let urls = |capability: Capability| {
             offers.iter().filter(move |offer| offer.capability == capability).map(|offer| offer.url.clone())
@@ -159,7 +163,7 @@ async fn named(
             }
             Ok(Got::Unchanged(_)) => continue,
             // What is offered of changes today may be missing: whoever follows it says so.
-            Err(error) if depth == 0 && feeds::is_gone(&error) && capability.tells_changes() => continue,
+            Err(error) if depth == 0 && follow::is_gone(&error) && capability.tells_changes() => continue,
             Err(error) => {
                 failed.push(error);
                 continue;

@@ -12,9 +12,9 @@ use crate::catalog::{PackageRow, Stored};
 use crate::source::{Asked, Expected, Hasher, SourceError, Trouble, verify};
 use crate::store::boot::boot_id;
 use crate::sync::context::Context;
-use crate::sync::fill::{Fill, MOST_BREAKS, Notes, Result, whole};
 use crate::sync::lock::locked;
-use crate::sync::package::{NOWHERE, Package};
+use crate::sync::transfer::package::{NOWHERE, Package};
+use crate::sync::transfer::sparse::{Fill, MOST_BREAKS, Notes, Result, whole};
 
 /// After how many bytes of parts it is noted that they are here.
 const COUNT_EACH: u64 = 1 << 20;
@@ -111,7 +111,7 @@ fn over(context: &Context, package: &Arc<Package>, error: Option<SourceError>) {
 
 /// Lets go what is here of a package, and begins it anew: in a file of its own, so that who reads the
 /// old one goes on reading that, and with nothing known of its members.
-pub(super) async fn renew(context: &Context, package: &Arc<Package>) -> Result<Arc<Package>> {
+pub(in crate::sync) async fn renew(context: &Context, package: &Arc<Package>) -> Result<Arc<Package>> {
     let failed = |error: String| SourceError::new(&package.url, Trouble::Disk(error));
     let _nobody_looks = package.looking.lock().await;
     if package.gone.load(Ordering::Acquire) {
@@ -262,7 +262,7 @@ fn found(context: &Context, package: &Package, notes: &Notes, ranges: Option<boo
 }
 
 /// Asks for the first bytes of a package, to learn how large it is and whether its server gives parts.
-pub(super) async fn probe(context: &Context, package: &Arc<Package>) -> Result<()> {
+pub(in crate::sync) async fn probe(context: &Context, package: &Arc<Package>) -> Result<()> {
     if package.total().is_some() && locked(&package.known).ranges.is_some() {
         return Ok(());
     }

@@ -9,10 +9,10 @@ use crate::store::Store;
 use crate::store::boot::boot_id;
 use crate::sync::context::Context;
 use crate::sync::error::SyncError;
-use crate::sync::fill::Notes;
-use crate::sync::ledger::Ledger;
 use crate::sync::lock::locked;
-use crate::sync::package::archived;
+use crate::sync::transfer::package::archived;
+use crate::sync::transfer::sparse::Notes;
+use crate::sync::writer::write_queue::Ledger;
 
 /// Brings what the current tree still needs of a package here: all of it, or the members alone where
 /// those are the lesser part.
@@ -32,7 +32,7 @@ pub(in crate::sync) fn complete_what_is_needed(
 }
 
 /// Where the members lie that the current tree still needs, near ones as one part.
-pub(super) fn extents(context: &Context, id: i64) -> std::result::Result<Vec<(u64, u64)>, CatalogError> {
+pub(in crate::sync) fn extents(context: &Context, id: i64) -> std::result::Result<Vec<(u64, u64)>, CatalogError> {
     let mut extents: Vec<(u64, u64)> = Vec::new();
     let mut from = 0;
     loop {

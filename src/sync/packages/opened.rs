@@ -4,20 +4,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::bounds::{self};
+use crate::bounds;
 use crate::catalog::{PackageRow, Stored};
 use crate::source::{SourceError, Trouble};
 use crate::store::boot::boot_id;
 use crate::sync::context::Context;
-use crate::sync::fill::{Notes, Parts, Result};
 use crate::sync::lock::locked;
-use crate::sync::package::{Known, NOWHERE, Package};
+use crate::sync::transfer::package::{Known, NOWHERE, Package};
+use crate::sync::transfer::sparse::{Notes, Parts, Result};
 
 /// Packages up to this size are waited for rather than read aside, if they come.
-pub(super) const SMALL: u64 = 16 << 20;
+pub(in crate::sync) const SMALL: u64 = 16 << 20;
 
 /// How often it is noted that a package is in use.
-pub(super) const TOUCH_EVERY: Duration = Duration::from_secs(10);
+pub(in crate::sync) const TOUCH_EVERY: Duration = Duration::from_secs(10);
 
 /// A package by its number.
 pub(in crate::sync) fn get(context: &Context, id: i64) -> Option<Arc<Package>> {
@@ -104,7 +104,7 @@ pub(in crate::sync) fn forget(context: &Context, id: i64) -> std::io::Result<()>
 
 /// The most bytes of a package that are taken, and what is wrong with more. A dump may be mistaken in a length, but not
 /// by much.
-pub(super) fn most(context: &Context, package: &Package) -> (u64, Trouble) {
+pub(in crate::sync) fn most(context: &Context, package: &Package) -> (u64, Trouble) {
     match package.listed {
         None => (
             context.config.bounds.resource,
@@ -124,7 +124,7 @@ pub(in crate::sync) fn failure(context: &Context, id: i64) -> Option<SourceError
 }
 
 /// Nothing is read of a package any more before it was written anew.
-pub(super) async fn begin_recast(context: &Context, package: &Package) -> Result<()> {
+pub(in crate::sync) async fn begin_recast(context: &Context, package: &Package) -> Result<()> {
     locked(&package.known).ranges = Some(false);
     package.recast.store(true, Ordering::Release);
     let noted = context.ledger.package_recast(package.id, None).await;
@@ -132,4 +132,4 @@ pub(super) async fn begin_recast(context: &Context, package: &Package) -> Result
 }
 
 /// The least that is fetched aside: who reads one member is likely to read the next.
-pub(super) const LEAST_PART: u64 = 256 << 10;
+pub(in crate::sync) const LEAST_PART: u64 = 256 << 10;

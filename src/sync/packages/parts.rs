@@ -11,21 +11,21 @@ use crate::catalog::PackageRow;
 use crate::source::{SourceError, Trouble};
 use crate::store::archive::{ArchiveError, Directory, Found, Member, Partial};
 use crate::sync::context::Context;
-use crate::sync::fill::{MOST_BREAKS, Result, Wanted, part};
 use crate::sync::lock::locked;
-use crate::sync::package::{Asking, Package};
+use crate::sync::transfer::package::{Asking, Package};
+use crate::sync::transfer::sparse::{MOST_BREAKS, Result, Wanted, part};
 
 /// A part that the download reaches this soon is waited for.
-pub(super) const SOON: u64 = 1 << 20;
+pub(in crate::sync) const SOON: u64 = 1 << 20;
 
 /// How much of the end of a package is fetched to find its directory.
-pub(super) const TAIL: u64 = 128 << 10;
+pub(in crate::sync) const TAIL: u64 = 128 << 10;
 
 /// The most of a directory that is fetched in one step.
-pub(super) const DIRECTORY_STEP: u64 = 16 << 20;
+pub(in crate::sync) const DIRECTORY_STEP: u64 = 16 << 20;
 
 /// How long a download may take before the directory is fetched aside.
-pub(super) const HEAD_START: Duration = Duration::from_millis(400);
+pub(in crate::sync) const HEAD_START: Duration = Duration::from_millis(400);
 
 /// Brings a part of a package here: waits for the download where that will be there soon, else fetches
 /// it aside. `moved` is called at each progress.
@@ -157,7 +157,7 @@ pub(in crate::sync) async fn bring_member(
 }
 
 /// Fetches a part of a package whose length is known, and what lies next to it.
-pub(super) async fn aside(context: &Context, package: &Arc<Package>, begin: u64, end: u64) -> Result<()> {
+pub(in crate::sync) async fn aside(context: &Context, package: &Arc<Package>, begin: u64, end: u64) -> Result<()> {
     let known = locked(&package.known).clone();
     let total = known.total.unwrap_or(end);
     let far = end.max(begin.saturating_add(LEAST_PART)).min(total);
@@ -265,7 +265,7 @@ pub(in crate::sync) async fn find_one(
 }
 
 /// Whether a package that is no ZIP file may become one when all of it is here; notes so.
-pub(super) async fn may_be_recast(context: &Arc<Context>, package: &Arc<Package>) -> Result<bool> {
+pub(in crate::sync) async fn may_be_recast(context: &Arc<Context>, package: &Arc<Package>) -> Result<bool> {
     if package.is_whole() || package.is_recast() {
         return Ok(false);
     }
@@ -278,7 +278,7 @@ pub(super) async fn may_be_recast(context: &Arc<Context>, package: &Arc<Package>
 }
 
 /// A download that is quick is the shortest way to everything in a package.
-pub(super) async fn head_start(context: &Context, package: &Package) {
+pub(in crate::sync) async fn head_start(context: &Context, package: &Package) {
     let begun = Instant::now();
     let mut steps = package.parts.moved();
     while !package.is_whole() && package.downloading().is_some() {
@@ -293,6 +293,6 @@ pub(super) async fn head_start(context: &Context, package: &Package) {
 }
 
 /// Whether bytes came just now.
-pub(super) fn is_moving(package: &Package) -> bool {
+pub(in crate::sync) fn is_moving(package: &Package) -> bool {
     package.parts.moved().borrow().elapsed() < HEAD_START
 }

@@ -22,7 +22,7 @@ use zip::write::{SimpleFileOptions, ZipWriter};
 use crate::bounds::{self, Beyond, Bounds};
 use crate::store::Store;
 use crate::store::warc::{Payload, Record, Records, WarcError};
-use crate::sync::package::MANIFEST;
+use crate::sync::transfer::package::MANIFEST;
 
 /// After how many bytes the room on the disk is looked at.
 const CHECK_EVERY: u64 = 8 << 20;
@@ -33,7 +33,7 @@ const DIGITS: usize = 7;
 
 /// Why a package is not used.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Unfit {
+pub(in crate::sync) enum Unfit {
     #[error(transparent)]
     Warc(#[from] WarcError),
     #[error(transparent)]
@@ -46,7 +46,7 @@ pub(super) enum Unfit {
 
 impl Unfit {
     /// Whether the same file may be fit another time: what was wrong is not in it.
-    pub(super) fn passes(&self) -> bool {
+    pub(in crate::sync) fn passes(&self) -> bool {
         match self {
             Self::Warc(WarcError::Io(error)) | Self::Io(error) | Self::Zip(zip::result::ZipError::Io(error)) => {
                 !is_of_content(error)
@@ -64,13 +64,13 @@ fn is_of_content(error: &io::Error) -> bool {
 
 /// What a file that is no ZIP package begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(in crate::sync) enum Kind {
     Plain,
     Gzip,
 }
 
 /// Whether a file may be a WARC file, by its first bytes.
-pub(super) fn kind(file: &File) -> Option<Kind> {
+pub(in crate::sync) fn kind(file: &File) -> Option<Kind> {
     let mut start = [0; 5];
     let count = file.read_at(&mut start, 0).ok()?;
     match &start[..count] {
@@ -81,18 +81,24 @@ pub(super) fn kind(file: &File) -> Option<Kind> {
 }
 
 /// What came of it.
-pub(super) struct Recast {
+pub(in crate::sync) struct Recast {
     /// The package.
-    pub(super) file: NamedTempFile,
-    pub(super) size: u64,
-    pub(super) resources: u64,
+    pub(in crate::sync) file: NamedTempFile,
+    pub(in crate::sync) size: u64,
+    pub(in crate::sync) resources: u64,
     /// Records whose bytes are not what they say.
-    pub(super) damaged: u64,
+    pub(in crate::sync) damaged: u64,
 }
 
 /// Writes a WARC file as a package. `sound`: the file is what its dump says; if it is not, the digests of its records are all
 /// that there is to believe.
-pub(super) fn recast(file: &File, kind: Kind, store: &Store, bounds: &Bounds, sound: bool) -> Result<Recast, Unfit> {
+pub(in crate::sync) fn recast(
+    file: &File,
+    kind: Kind,
+    store: &Store,
+    bounds: &Bounds,
+    sound: bool,
+) -> Result<Recast, Unfit> {
     let length = file.metadata()?.len();
     let mut input = file;
     input.seek(SeekFrom::Start(0))?;

@@ -1,0 +1,156 @@
+//! Reads the documents of lists, until all are of one edition.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+
+use super::editions;
+use super::editions::Mixed;
+use super::fetch::{Bringer, Got, INDEX, Lists, Named, Part, Unsettled, UnsettledKind};
+use crate::bounds;
+use crate::catalog::DocumentRow;
+use crate::document::Datetime;
+use crate::source::SourceError;
+
+/// How often lists are read again because they are of different editions.
+const MOST_RESTARTS: usize = 2;
+
+/// Downloads the documents of the lists at `roots`. `known` are those of the last time. Documents of different editions are
+/// read again; if they stay mixed, that is one of the failures.
+pub(in crate::sync) async fn bring(bringer: &Bringer, roots: &[String], known: &[DocumentRow]) -> Lists {
+    let past_caches = Bringer { past_caches: true, ..bringer.clone() };
+    let mut restarts = 0;
+    loop {
+        let bringer = if restarts == MOST_RESTARTS { &past_caches } else { bringer };
+        let (mut lists, named) = once(bringer, roots, known).await;
+        let mixed = match editions::mixed(bringer, &lists, &named).await {
+            Some(mixed) => Err(mixed),
+            None => editions::older_index(&past_caches, &lists, &named).await,
+        };
+        match mixed {
+            Err(mixed) if restarts < MOST_RESTARTS => {
+                bringer.status.warning(&format!("{mixed}; reading the lists again"));
+                restarts += 1;
+                continue;
+            }
+            Err(Mixed::Changed(error)) => lists.failed.push(error),
+            Err(Mixed::Earlier(error)) => {
+                let (kind, why) = (UnsettledKind::EarlierPart, format!("{error}, or have not changed for ten minutes"));
+                lists.unsettled.push(Unsettled { kind, state: editions::dated_parts(&lists), why });
+            }
+            Ok(Some(url)) => {
+                let why = format!(
+                    "{url}: it is older than all of its parts, and may not name all of them; the set is complete when the \
+                     index is newer, or has named the same parts for ten minutes"
+                );
+                lists.unsettled.push(Unsettled {
+                    kind: UnsettledKind::OlderIndex,
+                    state: editions::parts(&lists),
+                    why,
+                });
+            }
+            Ok(None) => {}
+        }
+        lists.unfinished = editions::unfinished(&lists, &named, known);
+        return lists;
+    }
+}
+
+/// A document that is to be downloaded.
+struct Wanted {
+    url: String,
+    /// How many indexes lead to it.
+    depth: usize,
+    /// The `at` of what names it.
+    inherited: Option<Datetime>,
+}
+
+async fn once(bringer: &Bringer, roots: &[String], known: &[DocumentRow]) -> (Lists, Named) {
+    let known: HashMap<&str, &DocumentRow> = known.iter().map(|row| (row.url.as_str(), row)).collect();
+    let (mut lists, mut named) = (Lists::default(), Named::default());
+    let bounds = &bringer.bounds;
+    let mut asked: HashSet<String> = HashSet::new();
+    let mut queue: VecDeque<Wanted> = VecDeque::new();
+    for root in roots {
+        if asked.insert(root.clone()) {
+            queue.push_back(Wanted { url: root.clone(), depth: 0, inherited: None });
+        }
+    }
+    let mut running = FuturesUnordered::new();
+    loop {
+        while running.len() < bringer.client.connections()
+            && let Some(wanted) = queue.pop_front()
+        {
+            let row = known.get(wanted.url.as_str()).map(|row| (*row).clone());
+            let bringer = bringer.clone();
+            running.push(async move {
+                let got = bringer.get(&wanted.url, wanted.depth, row).await;
+                (wanted, got)
+            });
+        }
+        bringer.status.update(|progress| progress.documents_known = progress.documents_known.max(asked.len() as u64));
+        let Some((Wanted { url, depth, inherited }, got)) = running.next().await else { break };
+        bringer.status.update(|progress| progress.documents += 1);
+        lists.inherited.extend(inherited.map(|at| (url.clone(), at)));
+        let children: Vec<Wanted> = match got {
+            Ok(Got::List(mut document)) => {
+                document.inherited_at = inherited;
+                let next = document.row.next.clone();
+                let at = document.at();
+                lists.read.push(*document);
+                next.map(|url| Wanted { url, depth: depth.max(1), inherited: at }).into_iter().collect()
+            }
+            Ok(Got::Unchanged(row)) if row.entries == INDEX => {
+                // Its parts may have changed all the same.
+                let at = row.at;
+                lists.indexes.push(row);
+                let parts = known.values().filter(|row| row.part && row.package.is_none());
+                parts.map(|row| Wanted { url: row.url.clone(), depth: depth + 1, inherited: at }).collect()
+            }
+            Ok(Got::Unchanged(row)) => {
+                let next =
+                    row.next.clone().map(|url| Wanted { url, depth: depth.max(1), inherited: row.at.or(inherited) });
+                lists.unchanged.push(row);
+                next.into_iter().collect()
+            }
+            Ok(Got::Index { row, parts, outline, .. }) => {
+                let at = row.at;
+                named.indexes.push((url.clone(), outline));
+                named.at.extend(parts.iter().filter_map(|part| Some((part.url.clone(), part.at?))));
+                lists.indexes.push(row);
+                let (excluded, parts): (Vec<Part>, Vec<Part>) = parts.into_iter().partition(|part| part.is_excluded);
+                if !excluded.is_empty() {
+                    lists.selected = Arc::clone(&bringer.selected);
+                }
+                lists.excluded.extend(excluded.into_iter().map(|part| part.url));
+                let wanted = |part: Part| Wanted { url: part.url, depth: depth + 1, inherited: part.at.or(at) };
+                parts.into_iter().map(wanted).collect()
+            }
+            Err(error) => {
+                lists.failed.push(error);
+                Vec::new()
+            }
+        };
+        for child in children {
+            if asked.contains(&child.url) {
+                continue;
+            }
+            let beyond = match (child.depth as u64 > bounds.depth, asked.len() as u64 >= bounds.documents) {
+                (true, _) => bounds::DEPTH.passed("the depth of its indexes", bounds),
+                (_, true) => bounds::DOCUMENTS.passed("the number of its documents", bounds),
+                (false, false) => {
+                    asked.insert(child.url.clone());
+                    queue.push_back(child);
+                    continue;
+                }
+            };
+            lists.failed.push(SourceError::new(&url, beyond.into()));
+            break;
+        }
+    }
+    // The order in which documents came is chance; the order in which they apply must not be.
+    lists.read.sort_by(|one, other| one.row.url.cmp(&other.row.url));
+    (lists, named)
+}
