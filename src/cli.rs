@@ -6,6 +6,17 @@
 //! **Promises** that a command that fails says why and what to do, on stderr, with a documented exit
 //! code; that colours and bars appear on a terminal only, and `NO_COLOR` is heeded; that no secret is
 //! ever printed.
+//!
+//! Layout, each line uses only those above it:
+//! - `logging`, `messages`, `mounts`, `report`, `syscalls`, `users`
+//! - `bridge`, `confine`, `options`, `show`
+//! - `control`, `install`, `meaning`, `task`
+//! - `audit`, `fetch`, `guard`, `inspect`, `log`, `refresh`, `status`
+//! - `server`
+//! - `daemon`
+//! - `mount`
+//! - `demo`, `helper`
+//! - `commands`
 
 mod audit;
 mod bridge;

@@ -11,6 +11,11 @@
 //! returned `Ok(None)`: whoever infers a deletion from absence must have seen that.
 //!
 //! **Never knows** where the bytes came from, what a file system is, or what was synced before.
+//!
+//! Layout, each line uses only those above it:
+//! - `hash`, `input`, `names`, `record`, `time`
+//! - `facts`, `plain`
+//! - `reader`
 
 mod facts;
 mod hash;

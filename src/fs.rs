@@ -28,6 +28,13 @@
 //!
 //! A size that is not known yet is 0 with no time to live in LOOKUP, so that the kernel asks GETATTR
 //! before anybody sees it; GETATTR may wait for the Source.
+//!
+//! Layout, each line uses only those above it:
+//! - `attributes`, `control`, `io`, `reply`, `requests`, `stream`
+//! - `inodes`, `xattr`
+//! - `related`, `versions`
+//! - `invalidate`, `listing`
+//! - `adapter`
 
 mod adapter;
 mod attributes;

@@ -22,6 +22,15 @@
 //! | [`cli`] | all |
 //!
 //! Everything but [`fs`] and [`cli`] is tested without a mount.
+//!
+//! Layout, each line uses only those above it:
+//! - `bounds`, `path`, `printable`
+//! - `document`, `patch`, `store`
+//! - `catalog`, `source`
+//! - `demo`, `fs`, `versions`
+//! - `sync`
+//! - `notify`
+//! - `cli`
 
 // Tests state what must hold; there a panic is the point.
 // What is written for a person goes through one printer (`cli::show`), which makes foreign text harmless.

@@ -13,6 +13,12 @@
 //! or logged.
 //!
 //! **Never knows** what is in the mirror: it hands over what it hears, and asks the engine for the rest.
+//!
+//! Layout, each line uses only those above it:
+//! - `board`, `signature`
+//! - `listener`, `websocket`
+//! - `websub`
+//! - `callback`, `xmpp`
 
 mod board;
 mod callback;

@@ -11,6 +11,12 @@
 //! error says which URL, what was wrong, and what can be done.
 //!
 //! **Never knows** names, versions, or what is in the mirror.
+//!
+//! Layout, each line uses only those above it:
+//! - `compress`, `credentials`, `error`, `html`, `links`, `tls`, `validators`
+//! - `pace`, `pages`, `reach`
+//! - `client`
+//! - `content`, `discovery`, `push`
 
 mod client;
 mod compress;
