@@ -87,7 +87,7 @@ use content::readahead::Readahead;
 use context::Context;
 use transfer::package::Downloads;
 use writer::open_files::OpenFiles;
-use writer::write_queue::{Ledger, Limits};
+use writer::write_queue::{Limits, WriteQueue};
 
 /// What is fetched ahead of use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,16 +199,27 @@ impl Engine {
             log: config.bounds.log,
         };
         let files = OpenFiles::new(&config.bounds);
-        let ledger = Ledger::open(writer, Arc::clone(&store), Arc::clone(&status), announce, limits, files.clone())?;
+        let write_queue =
+            WriteQueue::open(writer, Arc::clone(&store), Arc::clone(&status), announce, limits, files.clone())?;
         fetch::tidy(&store, &readers).map_err(SyncError::Cache)?;
-        packages::tidy(&store, &readers, &ledger)?;
+        packages::tidy(&store, &readers, &write_queue)?;
         let (unchecked, new_members) = mpsc::unbounded_channel();
         let downloads = Downloads::new(client.connections());
-        let context =
-            Arc::new(Context { config, client, store, readers, mapper, ledger, status, files, downloads, unchecked });
-        let (doubt, doubts) = mpsc::unbounded_channel();
+        let context = Arc::new(Context {
+            config,
+            client,
+            store,
+            readers,
+            mapper,
+            write_queue,
+            status,
+            files,
+            downloads,
+            unchecked,
+        });
+        let (stale_hint, stale_hints) = mpsc::unbounded_channel();
         let history = History::new(Arc::clone(&context));
-        let contents = Contents::new(Arc::clone(&context), doubt, &history);
+        let contents = Contents::new(Arc::clone(&context), stale_hint, &history);
         tokio::spawn(background::check_members(Arc::downgrade(&contents), new_members));
         Ok(Arc::new(Self {
             inbox: Arc::new(Inbox::new(Arc::clone(&context))),
@@ -218,7 +229,7 @@ impl Engine {
                 asked: watch::Sender::new(()),
                 wanted: watch::Sender::new(()),
             },
-            background: Background::new(opened, doubts),
+            background: Background::new(opened, stale_hints),
             readahead: Arc::new(Readahead::new(Arc::clone(&contents))),
             turn: tokio::sync::Mutex::new(()),
             contents,
@@ -256,7 +267,7 @@ impl Engine {
     /// # Errors
     /// If SQLite fails.
     pub fn generation(&self) -> Result<u64, SyncError> {
-        Ok(self.context.ledger.with(|writer| writer.generation())?)
+        Ok(self.context.write_queue.with(|writer| writer.generation())?)
     }
 
     /// The sets that are mirrored.
@@ -294,7 +305,7 @@ impl Engine {
     /// Bytes of all content in the store.
     #[must_use]
     pub fn stored_bytes(&self) -> u64 {
-        self.context.ledger.stored_bytes()
+        self.context.write_queue.stored_bytes()
     }
 
     /// Finds out what the Source offers.
@@ -327,7 +338,7 @@ impl Engine {
         let mark = self.inbox.mark()?;
         self.context.status.began();
         // Nothing else is wanted ahead of use after a poll that found nothing.
-        let asked = !matches!(trigger, Trigger::Poll | Trigger::Notified(_) | Trigger::Doubt);
+        let asked = !matches!(trigger, Trigger::Poll | Trigger::Notified(_) | Trigger::StaleHint);
         let sync = std::panic::AssertUnwindSafe(schedule::sync(&self.context, trigger));
         let sync = futures_util::FutureExt::catch_unwind(sync);
         let result = match tokio::time::timeout(Duration::from_secs(self.context.config.bounds.sync), sync).await {
@@ -351,7 +362,7 @@ impl Engine {
             self.contents.try_again();
         }
         if result.is_ok() {
-            self.context.ledger.told().await;
+            self.context.write_queue.told().await;
         }
         match &result {
             Ok(summary) if asked || summary.changed() || summary.partial => tracing::info!(?summary, "synced"),
@@ -409,13 +420,13 @@ impl Engine {
     /// If a pattern is none, the catalog cannot be written, or such lists cannot be read.
     pub async fn show(self: &Arc<Self>, wish: impl FnOnce(Wish) -> Wish + Send + 'static) -> Result<(), SyncError> {
         self.context
-            .ledger
+            .write_queue
             .step(move |writer| {
                 let wish = wish(writer.wish());
                 Ok(((), refilter(writer, wish)?))
             })
             .await?;
-        self.context.ledger.told().await;
+        self.context.write_queue.told().await;
         // What is shown now may have to be fetched.
         self.signals.wanted.send_replace(());
         let is_otherwise = |set: SetRow| self.context.readers.ask(|reader| reader.was_selected_otherwise(set.id));
@@ -510,7 +521,7 @@ impl Engine {
     ) -> Result<(), SyncError> {
         if pin {
             let (Wanted::Below(name) | Wanted::Versions(name)) = wanted;
-            self.context.ledger.write(move |transaction| transaction.pin(name)).await?;
+            self.context.write_queue.write(move |transaction| transaction.pin(name)).await?;
         }
         match wanted {
             Wanted::Below(name) => self.contents.fetch_below(name, tell).await,
@@ -523,7 +534,7 @@ impl Engine {
     /// # Errors
     /// As [`Self::close`].
     pub async fn finish_step(&self) -> Result<(), SyncError> {
-        self.context.ledger.finish_step().await
+        self.context.write_queue.finish_step().await
     }
 
     /// Brings everything to the disk, before the end.
@@ -532,6 +543,6 @@ impl Engine {
     /// If the disk fails.
     pub async fn close(&self) -> Result<(), SyncError> {
         packages::note_all(&self.context).await;
-        self.context.ledger.close().await
+        self.context.write_queue.close().await
     }
 }

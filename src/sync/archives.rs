@@ -21,7 +21,7 @@ mod read;
 use std::sync::Arc;
 use std::time::Duration;
 
-use import::Weaver;
+use import::ArchiveImporter;
 use plan::Plan;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -111,7 +111,7 @@ async fn of_set(context: &Arc<Context>, set: &SetRow) -> Result<Came, SyncError>
     past.expect(plan.snapshots.iter().filter_map(|planned| planned.begin));
     let mut came = Came { documents: total, failed: plan.failed.len() as u64, ..Came::default() };
     let indexes = plan.indexes.clone();
-    let mut weaver = Weaver::new(context, set, past, plan);
+    let mut weaver = ArchiveImporter::new(context, set, past, plan);
     let read = weaver.read().await;
     // Whatever came of it, what is in the history is seen.
     weaver.tell(|_| Ok(())).await?;
@@ -121,7 +121,7 @@ async fn of_set(context: &Arc<Context>, set: &SetRow) -> Result<Came, SyncError>
     if came.failed == 0 {
         let set = set.id;
         context
-            .ledger
+            .write_queue
             .write(move |transaction| indexes.iter().try_for_each(|row| transaction.put_archived(set, row)))
             .await?;
     }

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::apply::attach;
-use super::content::fetch::{Contents, Doubt};
+use super::content::fetch::{Contents, StaleHint};
 use super::context::{Context, Unchecked};
 use super::error::SyncError;
 use super::packages::members;
@@ -43,12 +43,12 @@ pub(super) struct Background {
     /// When the engine was opened, before it brought anything.
     opened: SystemTime,
     /// Who found bytes that are not what they should be. Held by whoever follows the Source.
-    doubts: Mutex<mpsc::UnboundedReceiver<Doubt>>,
+    stale_hints: Mutex<mpsc::UnboundedReceiver<StaleHint>>,
 }
 
 impl Background {
-    pub(super) fn new(opened: SystemTime, doubts: mpsc::UnboundedReceiver<Doubt>) -> Self {
-        Self { opened, doubts: Mutex::new(doubts) }
+    pub(super) fn new(opened: SystemTime, stale_hints: mpsc::UnboundedReceiver<StaleHint>) -> Self {
+        Self { opened, stale_hints: Mutex::new(stale_hints) }
     }
 }
 
@@ -81,7 +81,7 @@ impl Engine {
     /// Syncs as often as `poll` says, and when bytes are not what they should be. While all that changes is delivered,
     /// each poll that finds nothing makes the next one later. Runs until it is dropped.
     async fn follow(self: &Arc<Self>) {
-        let mut doubts = self.background.doubts.lock().await;
+        let mut stale_hints = self.background.stale_hints.lock().await;
         let mut calm = Instant::now();
         let mut poll = self.signals.poll.subscribe();
         let mut synced = self.signals.synced.subscribe();
@@ -105,14 +105,14 @@ impl Engine {
                     self.inbox.polled(&self.sync(Trigger::Poll).await);
                     (last, uneven) = (Instant::now(), unevenness());
                 }
-                Some(Doubt(done)) = doubts.recv() => {
+                Some(StaleHint(done)) = stale_hints.recv() => {
                     let mut all = vec![done];
-                    while let Ok(Doubt(done)) = doubts.try_recv() {
+                    while let Ok(StaleHint(done)) = stale_hints.try_recv() {
                         all.push(done);
                     }
                     // A Source of which much is wrong is not asked each time.
                     if Instant::now() >= calm && !self.context.config.offline {
-                        let _ = self.sync(Trigger::Doubt).await;
+                        let _ = self.sync(Trigger::StaleHint).await;
                         calm = Instant::now() + CALM;
                         last = Instant::now();
                     }
@@ -133,7 +133,7 @@ impl Engine {
 async fn forget_history(context: Arc<Context>) {
     let every = (context.config.keep / 10).clamp(SOONEST_FORGOTTEN, LATEST_FORGOTTEN);
     loop {
-        if let Err(error) = context.ledger.forget_history().await {
+        if let Err(error) = context.write_queue.forget_history().await {
             context.status.error(&format!("cannot let go of old versions: {error}"));
         }
         tokio::time::sleep(every).await;
@@ -159,7 +159,7 @@ pub(super) async fn check_members(contents: Weak<Contents>, mut unchecked: mpsc:
 /// `content=all`, fetches what is missing then. After each sync that changed something or that somebody
 /// asked for; what failed is tried again, ever later. Runs until it is dropped.
 async fn fetch_ahead(contents: Arc<Contents>, mut wanted: watch::Receiver<()>) {
-    let mut missed = contents.context.ledger.missed();
+    let mut missed = contents.context.write_queue.missed();
     let mut reported = 0;
     let mut retry = AGAIN;
     loop {

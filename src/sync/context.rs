@@ -10,7 +10,7 @@ use super::error::SyncError;
 use super::status::Status;
 use super::transfer::package::{Downloads, NewMembers};
 use super::writer::open_files::OpenFiles;
-use super::writer::write_queue::Ledger;
+use super::writer::write_queue::WriteQueue;
 use crate::catalog::{Pool, SetRow};
 use crate::path::Mapper;
 use crate::source::{Client, Discovery};
@@ -27,7 +27,7 @@ pub(super) struct Context {
     pub(super) store: Arc<Store>,
     pub(super) readers: Arc<Pool>,
     pub(super) mapper: Arc<Mapper>,
-    pub(super) ledger: Ledger,
+    pub(super) write_queue: WriteQueue,
     pub(super) status: Arc<Status>,
     pub(super) files: OpenFiles,
     pub(super) downloads: Downloads,

@@ -14,7 +14,7 @@ const MARGIN: Duration = Duration::from_secs(2);
 /// Lets content go that is nobody's, and came before this process was `opened`. What this process brought is left alone: it may
 /// be on its way into the catalog.
 pub(super) async fn let_leftovers_go(context: Arc<Context>, opened: SystemTime) {
-    if !context.ledger.was_cut_off() {
+    if !context.write_queue.was_cut_off() {
         return;
     }
     let (mut files, mut bytes) = (0_u64, 0_u64);
@@ -48,6 +48,6 @@ async fn leftovers(context: &Context, folder: u8, since: SystemTime) -> Result<(
     match nobodys.is_empty() {
         true => Ok((0, 0)),
         // The same content may come anew meanwhile.
-        false => context.ledger.let_leftovers_go(nobodys).await,
+        false => context.write_queue.let_leftovers_go(nobodys).await,
     }
 }

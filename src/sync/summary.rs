@@ -19,7 +19,7 @@ pub enum Trigger {
     /// A notification came that tells no more than this, or a channel was joined.
     Notified(Announced),
     /// Bytes are not what they should be: the mirror may be behind.
-    Doubt,
+    StaleHint,
     /// An audit found that the mirror is not what the lists say.
     Repair,
 }

@@ -323,7 +323,7 @@ pub(in crate::sync) async fn attach(
     for document in manifests {
         let (mapper, status, directory) = (Arc::clone(&context.mapper), Arc::clone(&context.status), set.directory);
         let (back, fresh) = context
-            .ledger
+            .write_queue
             .step(move |writer| {
                 // If this is lost with the machine's power, it is done again.
                 let mut transaction = writer.begin(false)?;

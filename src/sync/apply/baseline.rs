@@ -75,7 +75,7 @@ async fn once(
     let status = Arc::clone(&context.status);
     let mut known = {
         let id = set.id;
-        context.ledger.step(move |writer| Ok((writer.documents(id)?, Default::default()))).await?
+        context.write_queue.step(move |writer| Ok((writer.documents(id)?, Default::default()))).await?
     };
     if scope == Scope::All {
         known.iter_mut().for_each(|row| (row.etag, row.last_modified) = (None, None));
@@ -117,10 +117,10 @@ async fn once(
     let store = Arc::clone(&context.store);
     let listed = set_rows::listed_at(context, set)?;
     let work = Work { lists, scope, dumped, accept_deletions, followed, listed, recent, budget, store };
-    let ledger = context.ledger.clone();
-    let applying = context.ledger.step(move |writer| {
+    let write_queue = context.write_queue.clone();
+    let applying = context.write_queue.step(move |writer| {
         let applied = writer.long(|writer| apply(writer, &mapper, &status, &own, work));
-        ledger.long_step_made();
+        write_queue.long_step_made();
         applied
     });
     let reading = async {

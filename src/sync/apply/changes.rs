@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use super::lost_feeds::Gone;
+use super::lost_feeds::LostFeeds;
 use super::step::{MOST_STALE, Step};
 use crate::bounds::Bounds;
 use crate::catalog::{
@@ -23,7 +23,7 @@ use crate::sync::context::Context;
 use crate::sync::documents::align::Continues;
 use crate::sync::documents::dumps::Packed;
 use crate::sync::documents::fetch::Budget;
-use crate::sync::documents::follow::{Chain, Followed, Look, NOT_IN_HISTORY};
+use crate::sync::documents::follow::{Chain, FollowDepth, Followed, NOT_IN_HISTORY};
 use crate::sync::documents::order::{Survey, Unsurveyed};
 use crate::sync::documents::spooled::{About, Spooled};
 use crate::sync::documents::{dumps, follow, order};
@@ -113,14 +113,14 @@ pub(in crate::sync) async fn bring(
     context: &Arc<Context>,
     set: &SetRow,
     found: &FoundSet,
-    how: Look,
-) -> Result<(Outcome, Gone), SyncError> {
+    how: FollowDepth,
+) -> Result<(Outcome, LostFeeds), SyncError> {
     let lists = found.urls(Capability::ChangeList);
     let dumps = found.urls(Capability::ChangeDump);
     let (capability, roots) =
         if lists.is_empty() { (Capability::ChangeDump, &dumps) } else { (Capability::ChangeList, &lists) };
     if roots.is_empty() {
-        return Ok((Outcome::NoFeed, Gone::default()));
+        return Ok((Outcome::NoFeed, LostFeeds::default()));
     }
     let archives = capability.archive().map(|archive| found.urls(archive)).unwrap_or_default();
     context.status.phase("reading changes");
@@ -136,7 +136,7 @@ pub(in crate::sync) async fn bring(
     };
     // What is not offered any more is missed: what it told since it was read last is not known.
     let missed = gone_roots.iter().filter(|_| moved.is_none());
-    let mut gone = Gone { feeds: missed.map(|feed| (*feed).clone()).collect(), ..Gone::default() };
+    let mut gone = LostFeeds { feeds: missed.map(|feed| (*feed).clone()).collect(), ..LostFeeds::default() };
     let kept: Vec<String> = roots.iter().chain(gone.feeds.iter().map(|feed| &feed.root)).cloned().collect();
     let mut left = Vec::new();
     let budget = Budget::new(&context.config.bounds);
@@ -151,7 +151,7 @@ pub(in crate::sync) async fn bring(
                 before.cloned().unwrap_or_else(|| Feed::new(root, capability))
             }
         };
-        let how = if feed.failure.is_some() { how.max(Look::Again) } else { how };
+        let how = if feed.failure.is_some() { how.max(FollowDepth::Again) } else { how };
         match follow::follow(context, &feed, &archives, roots, covered, how).await {
             Ok(Followed::Unchanged) => unchanged += 1,
             Ok(Followed::Changed(chain)) => left.push(survey(context, *chain, set.cursor, &budget).await?),
@@ -196,7 +196,7 @@ pub(in crate::sync) async fn bring(
     let partial = !errors.is_empty();
     let is_whole = errors.is_empty() && unchanged == 0 && gone.is_empty();
     let Applied { mut summary, fresh, gap, doubtful } = context
-        .ledger
+        .write_queue
         .step(move |writer| apply(writer, &mapper, &status, &store, &own, (plan, past, is_whole), &kept))
         .await?;
     summary.partial |= partial;
@@ -315,7 +315,7 @@ async fn choose(
     let mut packed = Packed::default();
     for root in dumps {
         let feed = Feed { cursor, ..Feed::new(root, Capability::ChangeDump) };
-        match follow::follow(context, &feed, &[], dumps, covered, Look::Again).await {
+        match follow::follow(context, &feed, &[], dumps, covered, FollowDepth::Again).await {
             Ok(Followed::Changed(chain)) if chain.failure.is_none() => {
                 packed.extend(dumps::packages_since(context, set, chain.documents, cursor).await?);
             }

@@ -11,7 +11,7 @@ use crate::sync::error::SyncError;
 
 /// What the Source offers to tell, and does not.
 #[derive(Debug, Default)]
-pub(in crate::sync) struct Gone {
+pub(in crate::sync) struct LostFeeds {
     /// What was followed, and is not there any more.
     pub(in crate::sync) feeds: Vec<Feed>,
     /// What is there, and cannot be read, and why: no list makes up for changes that are published after it.
@@ -20,7 +20,7 @@ pub(in crate::sync) struct Gone {
     pub(in crate::sync) unknown: bool,
 }
 
-impl Gone {
+impl LostFeeds {
     /// Whether lists are to be read. What is gone or broken for one look may be there with the next, and tell each version; lists
     /// tell the newest alone.
     pub(in crate::sync) fn wants_lists(&self) -> bool {
@@ -39,7 +39,7 @@ impl Gone {
 pub(in crate::sync) async fn without(
     context: &Arc<Context>,
     set: &SetRow,
-    gone: Gone,
+    gone: LostFeeds,
     edition: Option<Edition>,
 ) -> Result<bool, SyncError> {
     let now = Datetime::now();
@@ -72,7 +72,7 @@ pub(in crate::sync) async fn without(
     if !made_up.is_empty() || !unsaid.is_empty() {
         let id = set.id;
         context
-            .ledger
+            .write_queue
             .write(move |transaction| {
                 made_up.iter().try_for_each(|feed| transaction.replace_feed(id, feed))?;
                 unsaid.iter().try_for_each(|feed| transaction.note_feed_failure(id, feed))

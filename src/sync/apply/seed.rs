@@ -16,7 +16,7 @@ use crate::source::FoundSet;
 use crate::sync::config::SeedFrom;
 use crate::sync::context::Context;
 use crate::sync::documents::dumps::{Dump, Fit, Offered, Reading, fits};
-use crate::sync::documents::fetch::{Bringer, Lists, Scope};
+use crate::sync::documents::fetch::{DocumentFetcher, Lists, Scope};
 use crate::sync::documents::{dumps, fetch, lists};
 use crate::sync::error::SyncError;
 
@@ -114,8 +114,8 @@ pub(in crate::sync) async fn bring(
         if fresh {
             note(context, set, "list", why.to_owned()).await?;
         }
-        let bringer = Bringer::new(context, Capability::ResourceList);
-        return Ok(Baseline { lists: lists::bring(&bringer, &lists, known).await, ..Baseline::default() });
+        let fetcher = DocumentFetcher::new(context, Capability::ResourceList);
+        return Ok(Baseline { lists: lists::bring(&fetcher, &lists, known).await, ..Baseline::default() });
     }
     with_dump(context, set, found, known, scope).await
 }
@@ -131,13 +131,13 @@ async fn with_dump(
     let fresh = set.state == SetState::Empty;
     let (list_urls, offered) = (found.urls(Capability::ResourceList), Offered::of(found));
     let made_from_dump = known.iter().any(|row| row.package.is_some());
-    let bringer = Bringer::new(context, Capability::ResourceList);
+    let fetcher = DocumentFetcher::new(context, Capability::ResourceList);
     let own: Vec<DocumentRow> = if made_from_dump { Vec::new() } else { known.to_vec() };
     let lists = async {
         let at = set.at.filter(|_| made_from_dump);
-        match list_urls.is_empty() || (at.is_some() && !is_newer(&bringer, &list_urls, at).await) {
+        match list_urls.is_empty() || (at.is_some() && !is_newer(&fetcher, &list_urls, at).await) {
             true => None,
-            false => Some(lists::bring(&bringer, &list_urls, &own).await),
+            false => Some(lists::bring(&fetcher, &list_urls, &own).await),
         }
     };
     let seen = if made_from_dump && scope != Scope::All { known } else { &[] };
@@ -179,9 +179,9 @@ async fn with_dump(
 }
 
 /// Whether a Resource List says that it is at least as new as `at`, or does not say of when it is.
-async fn is_newer(bringer: &fetch::Bringer, urls: &[String], at: Option<Datetime>) -> bool {
+async fn is_newer(fetcher: &fetch::DocumentFetcher, urls: &[String], at: Option<Datetime>) -> bool {
     for url in urls {
-        let newer = match bringer.head(url).await {
+        let newer = match fetcher.head(url).await {
             Ok((_, facts)) => facts.at.or(facts.lastmod).is_none_or(|list| at.is_none_or(|at| list >= at)),
             // Whoever reads all of it tells what is wrong with it.
             Err(_) => true,
@@ -274,5 +274,5 @@ fn said(from: &From, dump: &Dump, fit: Fit) -> (&'static str, String) {
 async fn note(context: &Arc<Context>, set: &SetRow, from: &str, why: String) -> Result<(), SyncError> {
     tracing::info!(set = set.key, from, why, "seed");
     let (id, seed) = (set.id, Seed { from: from.to_owned(), why });
-    context.ledger.write(move |transaction| transaction.set_seed(id, &seed)).await
+    context.write_queue.write(move |transaction| transaction.set_seed(id, &seed)).await
 }

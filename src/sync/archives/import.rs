@@ -15,7 +15,7 @@ use crate::source::SourceError;
 use crate::sync::apply::attach::Attacher;
 use crate::sync::context::Context;
 use crate::sync::documents::dumps::{Offered, Reading};
-use crate::sync::documents::fetch::Bringer;
+use crate::sync::documents::fetch::DocumentFetcher;
 use crate::sync::documents::spooled::Spooled;
 use crate::sync::documents::{dumps, lists};
 use crate::sync::error::SyncError;
@@ -49,7 +49,7 @@ struct Stream {
 }
 
 /// Whoever brings documents, and has them written into the past, in the order of time.
-pub(in crate::sync) struct Weaver<'e> {
+pub(in crate::sync) struct ArchiveImporter<'e> {
     context: &'e Arc<Context>,
     set: &'e SetRow,
     /// Away while a step has it.
@@ -60,7 +60,7 @@ pub(in crate::sync) struct Weaver<'e> {
     pub(in crate::sync) failed: u64,
 }
 
-impl<'e> Weaver<'e> {
+impl<'e> ArchiveImporter<'e> {
     pub(in crate::sync) fn new(context: &'e Arc<Context>, set: &'e SetRow, past: Past, plan: Plan) -> Self {
         Self { context, set, past: Some(past), plan, open: Vec::new(), failed: 0 }
     }
@@ -159,7 +159,7 @@ impl<'e> Weaver<'e> {
         let mut past = self.past.take();
         self.past = self
             .context
-            .ledger
+            .write_queue
             .step(move |writer| {
                 let mut transaction = writer.begin(true)?;
                 transaction.tell_past(past.as_mut());
@@ -180,13 +180,14 @@ impl<'e> Weaver<'e> {
         self.context.status.error(&format!("{error}; it is missing in the history"));
         self.count(true);
         let (set, row) = (self.set.id, planned.row(Some(error.trouble.to_string())));
-        self.context.ledger.write(move |transaction| transaction.put_archived(set, &row)).await
+        self.context.write_queue.write(move |transaction| transaction.put_archived(set, &row)).await
     }
 
     async fn bring_changes(&self, planned: &Planned) -> Result<Open, SyncError> {
         let context = self.context;
         let found =
-            lists::bring(&Bringer::new(context, planned.capability), std::slice::from_ref(&planned.url), &[]).await;
+            lists::bring(&DocumentFetcher::new(context, planned.capability), std::slice::from_ref(&planned.url), &[])
+                .await;
         let mut failed = found.failed;
         let mut documents = found.read;
         if planned.capability == Capability::ChangeDump {
@@ -272,7 +273,7 @@ impl<'e> Weaver<'e> {
             }
             Ok(((past, attachers), transaction.commit()?))
         };
-        let (past, attachers) = self.context.ledger.step(step).await?;
+        let (past, attachers) = self.context.write_queue.step(step).await?;
         self.past = Some(past);
         for ((place, part), attacher) in attachers {
             self.open[place].documents[part].attacher = Some(attacher);
@@ -295,7 +296,7 @@ impl<'e> Weaver<'e> {
                 dump.into_lists()
             }
             capability => {
-                lists::bring(&Bringer::new(context, capability), std::slice::from_ref(&planned.url), &[]).await
+                lists::bring(&DocumentFetcher::new(context, capability), std::slice::from_ref(&planned.url), &[]).await
             }
         };
         if found.read.is_empty()
@@ -352,7 +353,7 @@ impl<'e> Weaver<'e> {
             let Some(mut past) = self.past.take() else { break };
             (self.past, attacher) = self
                 .context
-                .ledger
+                .write_queue
                 .step(move |writer| {
                     let mut transaction = writer.begin(true)?;
                     for told in &batch {
@@ -382,7 +383,7 @@ impl<'e> Weaver<'e> {
         {
             let (past, next) = self
                 .context
-                .ledger
+                .write_queue
                 .step(move |writer| {
                     let mut transaction = writer.begin(true)?;
                     let next = transaction.absent_then(&mut past, at, last)?;

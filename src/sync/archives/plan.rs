@@ -11,7 +11,7 @@ use crate::catalog::{ArchivedRow, Reach, SetRow, SetState};
 use crate::document::{Capability, Datetime};
 use crate::source::{SourceError, Trouble};
 use crate::sync::context::Context;
-use crate::sync::documents::fetch::{Bringer, Got};
+use crate::sync::documents::fetch::{DocumentFetcher, Got};
 use crate::sync::documents::follow;
 use crate::sync::error::SyncError;
 
@@ -139,13 +139,13 @@ async fn named(
     done: &HashSet<&str>,
     failed: &mut Vec<SourceError>,
 ) -> Vec<Planned> {
-    let bringer = Bringer::new(context, capability);
+    let fetcher = DocumentFetcher::new(context, capability);
     let bounds = context.config.bounds;
     let mut asked: HashSet<String> = roots.iter().cloned().collect();
     let mut queue: VecDeque<(String, usize)> = roots.into_iter().map(|root| (root, 0)).collect();
     let mut all = Vec::new();
     while let Some((url, depth)) = queue.pop_front() {
-        let parts = match bringer.get(&url, depth, None).await {
+        let parts = match fetcher.get(&url, depth, None).await {
             Ok(Got::Index { archive, row, parts, .. }) => match archive || capability.tells_changes() {
                 true => parts,
                 // A list in several parts is one.

@@ -97,18 +97,18 @@ pub(in crate::sync) async fn mend(contents: &Arc<Contents>, damage: Damage) -> R
     let context = &contents.context;
     let mut versions = Vec::new();
     for (sha256, having) in damage.objects {
-        if let Err(error) = context.ledger.discard(sha256).await {
+        if let Err(error) = context.write_queue.discard(sha256).await {
             context.status.error(&error.to_string());
         }
         versions.extend(having);
     }
     for (version, epoch) in damage.members {
-        context.ledger.member(Looked { version, state: MemberState::Damaged, epoch, sha256: None });
+        context.write_queue.member(Looked { version, state: MemberState::Damaged, epoch, sha256: None });
         versions.push(version);
     }
     versions.iter().for_each(|version| context.files.forget(*version));
     // Facts are gathered for a moment before they are written.
-    context.ledger.settled().await?;
+    context.write_queue.settled().await?;
     // What is not shown is not fetched.
     let mut wanted = Vec::new();
     for version in versions {
@@ -119,5 +119,5 @@ pub(in crate::sync) async fn mend(contents: &Arc<Contents>, damage: Damage) -> R
     let versions = wanted;
     // What cannot be had again is told where it is fetched.
     contents.many(versions.into_iter().map(|version| (version, None)).collect(), |_| ()).await;
-    context.ledger.settled().await
+    context.write_queue.settled().await
 }

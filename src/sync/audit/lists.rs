@@ -18,7 +18,7 @@ use crate::sync::apply::set_rows;
 use crate::sync::content::fetch::Contents;
 use crate::sync::content::freshness::Revalidated;
 use crate::sync::context::Context;
-use crate::sync::documents::fetch::{Bringer, Budget, Lists};
+use crate::sync::documents::fetch::{Budget, DocumentFetcher, Lists};
 use crate::sync::documents::spooled::Spooled;
 use crate::sync::documents::{dumps, fetch, lists};
 use crate::sync::error::SyncError;
@@ -142,7 +142,7 @@ async fn compare_all(context: &Arc<Context>, turn: &Mutex<()>, audit: &mut Audit
 async fn bring(context: &Arc<Context>, set: &SetRow, found: &FoundSet) -> Result<Lists, SyncError> {
     let urls = found.urls(Capability::ResourceList);
     if !urls.is_empty() {
-        return Ok(lists::bring(&Bringer::new(context, Capability::ResourceList), &urls, &[]).await);
+        return Ok(lists::bring(&DocumentFetcher::new(context, Capability::ResourceList), &urls, &[]).await);
     }
     dumps::lists_of(context, set, found).await
 }

@@ -40,7 +40,7 @@ const MOST_EXPECTED: usize = 20_000;
 
 /// Bytes are not what they should be. Whoever looks into it says so when it is done.
 #[derive(Debug)]
-pub(in crate::sync) struct Doubt(pub(in crate::sync) oneshot::Sender<()>);
+pub(in crate::sync) struct StaleHint(pub(in crate::sync) oneshot::Sender<()>);
 
 /// Why a version that was seen is no more.
 const REPLACED: &str = "it was not what had been said of it, and another has taken its place; open the file anew";
@@ -52,7 +52,7 @@ pub(in crate::sync) struct Contents {
     /// Archives that do not answer. The Source itself is always asked.
     silent: Silent,
     pub(in crate::sync) history: Arc<History>,
-    doubts: mpsc::UnboundedSender<Doubt>,
+    stale_hints: mpsc::UnboundedSender<StaleHint>,
     /// Versions that no patch made.
     pub(in crate::sync) unpatchable: Mutex<LruCache<i64, ()>>,
     /// How far the fetching of what is missing has come.
@@ -74,7 +74,7 @@ pub(in crate::sync) struct Contents {
 impl Contents {
     pub(in crate::sync) fn new(
         context: Arc<Context>,
-        doubts: mpsc::UnboundedSender<Doubt>,
+        stale_hints: mpsc::UnboundedSender<StaleHint>,
         history: &Arc<History>,
     ) -> Arc<Self> {
         let ahead = context.client.connections().saturating_sub(1).max(1);
@@ -83,7 +83,7 @@ impl Contents {
             context,
             silent: Silent::new(),
             history: Arc::clone(history),
-            doubts,
+            stale_hints,
             unpatchable: Mutex::new(LruCache::new(capacity(10_000))),
             reached: AtomicI64::new(0),
             patching: Arc::new(Semaphore::new(1)),
@@ -100,7 +100,7 @@ impl Contents {
         if let Some(ready) = self.context.files.get(version) {
             return Some(ready);
         }
-        if let Some(content) = self.context.ledger.pending(version) {
+        if let Some(content) = self.context.write_queue.pending(version) {
             return self.open(version, content);
         }
         // A failure shows again where the version is asked for whole.
@@ -108,7 +108,7 @@ impl Contents {
             Place::Object(content, used) => {
                 let ready = self.open(version, content);
                 if ready.is_some() && Datetime::now().nanos().saturating_sub(used.nanos()) > TOUCH_EVERY {
-                    self.context.ledger.touched(content.sha256);
+                    self.context.write_queue.touched(content.sha256);
                 }
                 ready
             }
@@ -126,7 +126,7 @@ impl Contents {
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 self.context.status.warning("content is missing from the cache and will be fetched again");
-                self.context.ledger.lost(content.sha256);
+                self.context.write_queue.lost(content.sha256);
                 None
             }
             Err(error) => {
@@ -138,7 +138,7 @@ impl Contents {
 
     pub(in crate::sync) fn row(&self, version: i64) -> Result<Option<VersionRow>, Failure> {
         // Before the catalog is asked: what is pending then may be in the catalog a moment later.
-        let pending = self.context.ledger.pending_size(version);
+        let pending = self.context.write_queue.pending_size(version);
         let found = self.context.readers.ask(|reader| reader.version(version));
         let mut row = found.map_err(|error| self.failed(version, error.to_string()))?;
         if let Some(row) = row.as_mut()
@@ -337,7 +337,7 @@ impl Contents {
                     self.context.status.update(|progress| progress.fetched_bytes += served.content.size);
                     let ready = self.land(&row, served.content);
                     if ready.is_ok() && (is_timeless(&row) || row.current && row.media.is_none()) {
-                        self.freshness.note(&self.context.ledger, version, served.validators, served.media);
+                        self.freshness.note(&self.context.write_queue, version, served.validators, served.media);
                     }
                     return ready;
                 }
@@ -346,7 +346,7 @@ impl Contents {
                     // cannot be gone on with where it broke stays with the old inode.
                     let goes_on = error.trouble.passes() || error.trouble.is_away();
                     if !goes_on || download::streamed_from(&self.context.store, version).is_none() {
-                        self.context.ledger.superseded(version, None);
+                        self.context.write_queue.superseded(version, None);
                         if let Err(error) = self.context.store.forget_partial(version) {
                             self.context.status.warning(&format!("cache: {error}"));
                         }
@@ -380,7 +380,7 @@ impl Contents {
     /// Looks whether the Source tells of a newer version; says whether this one was superseded.
     async fn is_behind(&self, version: i64, flight: &Flight) -> bool {
         let (done, wait) = oneshot::channel();
-        if self.doubts.send(Doubt(done)).is_err() {
+        if self.stale_hints.send(StaleHint(done)).is_err() {
             return false;
         }
         // Whoever waits for the bytes waits for this, too, but no longer than for the next byte.
@@ -415,7 +415,7 @@ impl Contents {
                 format!("{}: the Source has other content now than was read before; open the file anew", row.uri)
             }
         };
-        self.context.ledger.superseded(row.id, Some(content));
+        self.context.write_queue.superseded(row.id, Some(content));
         Err(self.failed(row.id, reason))
     }
 
@@ -429,7 +429,7 @@ impl Contents {
         }
         let shown = match row.size {
             Some(shown) if shown != content.size => Err(shown),
-            _ => self.context.ledger.stored(row.id, content),
+            _ => self.context.write_queue.stored(row.id, content),
         };
         Ok(shown.map_or_else(Kept::OtherSize, |()| Kept::Yes))
     }
@@ -469,7 +469,7 @@ impl Contents {
             && let Some(size) = self.head(&row).await
         {
             // It may have been read while this was asked.
-            let said = self.context.ledger.size(version, size);
+            let said = self.context.write_queue.size(version, size);
             return Ok(self.row(version)?.and_then(|row| row.size).unwrap_or(said));
         }
         self.read(version, 0, u64::MAX / 2).await.map(|ready| ready.size)

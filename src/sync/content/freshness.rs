@@ -12,7 +12,7 @@ use crate::document::Datetime;
 use crate::source::Validators;
 use crate::sync::lock::locked;
 use crate::sync::under_way::UnderWay;
-use crate::sync::writer::write_queue::Ledger;
+use crate::sync::writer::write_queue::WriteQueue;
 
 /// The most versions of which it is remembered here until it is in the catalog.
 const MOST_CHECKED: usize = 10_000;
@@ -57,11 +57,17 @@ impl Freshness {
     }
 
     /// Notes what a server said of the content of a version just now.
-    pub(in crate::sync) fn note(&self, ledger: &Ledger, version: i64, validators: Validators, media: Option<String>) {
+    pub(in crate::sync) fn note(
+        &self,
+        write_queue: &WriteQueue,
+        version: i64,
+        validators: Validators,
+        media: Option<String>,
+    ) {
         let known = known_content(validators, media);
         // It is in the catalog a moment later.
         locked(&self.checked).put(version, known.checked);
-        ledger.checked(version, known);
+        write_queue.checked(version, known);
     }
 }
 

@@ -29,7 +29,7 @@ impl Contents {
         let Some(trouble) = trouble else { return Ok(served) };
         // Nor is it the content of any other, but where a hash says so, or it was served before.
         let is_others = self.context.readers.ask(|reader| reader.is_kept(&sha256)).unwrap_or(true);
-        if !is_others && let Err(error) = self.context.ledger.discard(sha256).await {
+        if !is_others && let Err(error) = self.context.write_queue.discard(sha256).await {
             self.context.status.error(&error.to_string());
         }
         Err(SourceError::new(&place.url, trouble))

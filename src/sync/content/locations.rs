@@ -68,7 +68,7 @@ impl Contents {
         if !gone && !memento.original {
             return;
         }
-        let write = self.context.ledger.step(move |writer| {
+        let write = self.context.write_queue.step(move |writer| {
             // If this is lost with the machine's power, it is found out again.
             let transaction = writer.begin(false)?;
             transaction.place_is(version, &memento.url, gone, memento.original)?;

@@ -415,7 +415,7 @@ impl History {
         if told.is_empty() && row.is_none() {
             return Ok(());
         }
-        let kept = self.context.ledger.write(move |transaction| {
+        let kept = self.context.write_queue.write(move |transaction| {
             if !told.is_empty() {
                 transaction.put_mementos(resource, &told)?;
             }

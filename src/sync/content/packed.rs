@@ -80,7 +80,7 @@ impl Contents {
     /// What is known of a member in the bytes of the package that are here now.
     pub(in crate::sync) fn state_of(&self, package: &Package, version: i64, row: &MemberRow) -> MemberState {
         let noted = if row.epoch == package.epoch { row.state } else { MemberState::Unseen };
-        self.context.ledger.pending_member(version, package.epoch).unwrap_or(noted)
+        self.context.write_queue.pending_member(version, package.epoch).unwrap_or(noted)
     }
 
     fn keep_packed(&self, package: &Package, version: i64, row: &MemberRow, ready: &Ready) {
@@ -104,7 +104,7 @@ impl Contents {
         }
         // An inode never has other bytes; where no hash holds it to these, this does.
         let sha256 = (state == MemberState::Intact).then_some(sha256);
-        self.context.ledger.member(Looked { version, state, epoch: package.epoch, sha256 });
+        self.context.write_queue.member(Looked { version, state, epoch: package.epoch, sha256 });
     }
 
     /// What the bytes of a member, as coded, are held to.
@@ -198,7 +198,7 @@ impl Contents {
             Flaw::Damaged(why) => {
                 self.context.files.forget(row.id);
                 let (state, epoch) = (MemberState::Damaged, package.epoch);
-                self.context.ledger.member(Looked { version: row.id, state, epoch, sha256: None });
+                self.context.write_queue.member(Looked { version: row.id, state, epoch, sha256: None });
                 let told = format!("{}: its member in {} is damaged: {why}", row.uri, package.url);
                 self.context.status.error(&told);
                 Err(SourceError::new(&package.url, Trouble::Nowhere(format!("the member is damaged: {why}"))))

@@ -39,7 +39,7 @@ impl Contents {
 
     /// The content of a version, be it that it came a moment ago.
     fn content_of(&self, row: &VersionRow) -> Option<Content> {
-        row.content.or_else(|| self.context.ledger.pending(row.id))
+        row.content.or_else(|| self.context.write_queue.pending(row.id))
     }
 
     /// Whether there may be content that is to be looked at again.
@@ -75,7 +75,7 @@ impl Contents {
             .map(|known| Validators { etag: known.etag, last_modified: known.last_modified, settled: true })
             .filter(|known| *known != Validators::default());
         // Who opens it meanwhile gets what is here.
-        self.freshness.note(&self.context.ledger, version, known.clone().unwrap_or_default(), None);
+        self.freshness.note(&self.context.write_queue, version, known.clone().unwrap_or_default(), None);
         let place = Location::plain(represented(&row).unwrap_or_else(|| row.uri.clone()));
         let (flight, expected) = (Arc::new(Flight::new()), expected(&row));
         let job = download::Job {
@@ -118,11 +118,11 @@ impl Contents {
             }
         };
         if now.sha256 == content.sha256 {
-            self.freshness.note(&self.context.ledger, version, validators, media);
+            self.freshness.note(&self.context.write_queue, version, validators, media);
             return Revalidated::Current;
         }
-        self.context.ledger.renewed(version, now, known_content(validators, media));
-        match self.context.ledger.settled().await {
+        self.context.write_queue.renewed(version, now, known_content(validators, media));
+        match self.context.write_queue.settled().await {
             Ok(()) => Revalidated::Superseded,
             Err(error) => {
                 self.context.status.error(&error.to_string());

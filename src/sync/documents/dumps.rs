@@ -17,7 +17,7 @@ use std::sync::Arc;
 use futures_util::StreamExt as _;
 use url::Url;
 
-use super::fetch::{Bringer, Lists};
+use super::fetch::{DocumentFetcher, Lists};
 use super::lists;
 use super::spooled::{About, Spooled};
 use crate::bounds::{self, Bounds};
@@ -170,12 +170,12 @@ async fn alone(context: &Arc<Context>, set: &SetRow, url: &str) -> Result<Listed
 
 /// Brings the documents of dumps here, and learns which packages they list.
 async fn bring_documents(context: &Arc<Context>, set: &SetRow, roots: &[String], known: &[DocumentRow]) -> Dump {
-    let bringer = Bringer::new(context, Capability::ResourceDump);
+    let fetcher = DocumentFetcher::new(context, Capability::ResourceDump);
     let plain: Vec<DocumentRow> = known.iter().filter(|row| row.package.is_none()).cloned().collect();
-    let mut found = lists::bring(&bringer, roots, &plain).await;
+    let mut found = lists::bring(&fetcher, roots, &plain).await;
     if !found.read.is_empty() && (!found.unchanged.is_empty() || known.is_empty()) && !plain.is_empty() {
         // Which packages an unchanged document lists is not kept.
-        found = lists::bring(&bringer, roots, &[]).await;
+        found = lists::bring(&fetcher, roots, &[]).await;
     }
     let mut dump = Dump { failed: found.failed, ..Dump::default() };
     dump.documents.extend(found.indexes);
@@ -299,7 +299,7 @@ pub(in crate::sync) async fn enter(context: &Arc<Context>, dump: &mut Dump, how:
         .map(|listed| PackageRow { wanted: how.wanted, archived: how.archived, changes, ..listed.row.clone() })
         .collect();
     let ids = context
-        .ledger
+        .write_queue
         .step(move |writer| {
             let transaction = writer.begin(true)?;
             let ids = packages.iter().map(|row| transaction.put_package(row)).collect::<Result<Vec<i64>, _>>()?;
@@ -367,7 +367,7 @@ async fn manifest(context: &Arc<Context>, listed: &Listed, how: Reading) -> Resu
         return Ok(None);
     }
     if let Some(contents) = &listed.contents {
-        let copy = Bringer::new(context, how.manifest).one(contents).await;
+        let copy = DocumentFetcher::new(context, how.manifest).one(contents).await;
         match copy {
             Ok(document) => {
                 if !late {
@@ -574,15 +574,15 @@ impl Unpacking {
 
 /// Lets go of a package that is of no use as it is.
 async fn forget(context: &Arc<Context>, id: i64) -> Result<(), SyncError> {
-    context.ledger.write(move |transaction| transaction.forget_package(id)).await?;
+    context.write_queue.write(move |transaction| transaction.forget_package(id)).await?;
     packages::forget(context, id).map_err(|error| SyncError::Cache(error.to_string()))?;
-    context.ledger.recount().await
+    context.write_queue.recount().await
 }
 
 /// Removes packages that nothing needs any more.
 pub(in crate::sync) async fn forget_idle(context: &Arc<Context>, set: i64, kept: Vec<i64>) -> Result<(), SyncError> {
     let idle = context
-        .ledger
+        .write_queue
         .step(move |writer| {
             let transaction = writer.begin(false)?;
             let idle = transaction.forget_idle_packages(set, &kept)?;
@@ -592,7 +592,7 @@ pub(in crate::sync) async fn forget_idle(context: &Arc<Context>, set: i64, kept:
     if idle.is_empty() {
         return Ok(());
     }
-    context.ledger.recount().await?;
+    context.write_queue.recount().await?;
     for id in idle {
         packages::forget(context, id).map_err(|error| SyncError::Cache(error.to_string()))?;
     }
@@ -625,7 +625,7 @@ pub(in crate::sync) enum Fit {
 
 pub(in crate::sync) fn fits(context: &Context, dump: &Dump) -> Result<Fit, SyncError> {
     let bytes = dump.bytes();
-    if let Some(limit) = context.ledger.cache_size().filter(|limit| bytes > *limit) {
+    if let Some(limit) = context.write_queue.cache_size().filter(|limit| bytes > *limit) {
         return Ok(Fit::TooLargeForCache(limit));
     }
     let room = context.store.room().map_err(|error| SyncError::Cache(error.to_string()))?;

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use futures_util::StreamExt as _;
 use sha2::{Digest as _, Sha256};
 
-use super::fetch::{Bringer, Got, Lists, Named, hex};
+use super::fetch::{DocumentFetcher, Got, Lists, Named, hex};
 use super::spooled::{Spooled, digest_entry};
 use crate::catalog::{DocumentRow, Snapshot};
 use crate::document::Datetime;
@@ -35,12 +35,12 @@ fn mixed_at(url: &str, why: &str) -> SourceError {
 }
 
 /// Why documents that were just downloaded are of different editions. `None` if they are of one edition, as far as can be seen.
-pub(in crate::sync) async fn mixed(bringer: &Bringer, lists: &Lists, named: &Named) -> Option<Mixed> {
+pub(in crate::sync) async fn mixed(fetcher: &DocumentFetcher, lists: &Lists, named: &Named) -> Option<Mixed> {
     let differs = |url: &str, why: &str| Some(Mixed::Changed(mixed_at(url, why)));
     // Times that move with the request do not date a part.
     let mut of_the_request = HashSet::new();
     for (url, before) in &named.indexes {
-        match bringer.get(url, 0, None).await {
+        match fetcher.get(url, 0, None).await {
             Ok(Got::Index { outline, parts, .. }) if outline.is_that_of(before) => {
                 let moved = parts.into_iter().filter(|part| named.at.get(&part.url).copied() != part.at);
                 of_the_request.extend(moved.map(|part| part.url));
@@ -62,8 +62,8 @@ pub(in crate::sync) async fn mixed(bringer: &Bringer, lists: &Lists, named: &Nam
     if lists.read.is_empty() || rows().count() < 2 || rows().all(is_as_named) {
         return None;
     }
-    let checks: Vec<_> = rows().cloned().map(|row| check(bringer.clone(), row)).collect();
-    let mut checks = futures_util::stream::iter(checks).buffer_unordered(bringer.client.connections());
+    let checks: Vec<_> = rows().cloned().map(|row| check(fetcher.clone(), row)).collect();
+    let mut checks = futures_util::stream::iter(checks).buffer_unordered(fetcher.client.connections());
     while let Some((url, now)) = checks.next().await {
         match now {
             Ok(Now::Same) => {}
@@ -119,7 +119,7 @@ pub(in crate::sync) fn unfinished(lists: &Lists, named: &Named, before: &[Docume
 /// # Errors
 /// If a cache has kept the index: the lists are to be read again.
 pub(in crate::sync) async fn older_index(
-    past_caches: &Bringer,
+    past_caches: &DocumentFetcher,
     lists: &Lists,
     named: &Named,
 ) -> Result<Option<String>, Mixed> {
@@ -191,19 +191,19 @@ enum Now {
 }
 
 /// Asks for a document once more.
-async fn check(bringer: Bringer, row: DocumentRow) -> (String, Result<Now, SourceError>) {
-    let now = ask_again(&bringer, &row).await;
+async fn check(fetcher: DocumentFetcher, row: DocumentRow) -> (String, Result<Now, SourceError>) {
+    let now = ask_again(&fetcher, &row).await;
     (row.url, now)
 }
 
-async fn ask_again(bringer: &Bringer, row: &DocumentRow) -> Result<Now, SourceError> {
+async fn ask_again(fetcher: &DocumentFetcher, row: &DocumentRow) -> Result<Now, SourceError> {
     let known = Validators { etag: row.etag.clone(), last_modified: row.last_modified.clone(), settled: false };
     let conditional = Some(&known).filter(|known| **known != Validators::default());
-    let Some(body) = bringer.spool(&row.url, conditional, false).await? else { return Ok(Now::Same) };
+    let Some(body) = fetcher.spool(&row.url, conditional, false).await? else { return Ok(Now::Same) };
     if known.etag.is_some() && known.etag == body.validators.etag {
         return Ok(Now::Same);
     }
-    match bringer.inspect(body, &row.url, 1).await? {
+    match fetcher.inspect(body, &row.url, 1).await? {
         Got::List(now) => Ok(Now::Other(now)),
         _ => Err(SourceError::new(&row.url, Trouble::Mixed("it was a list, and is an index now".to_owned()))),
     }

@@ -205,7 +205,7 @@ pub(in crate::sync) enum Got {
 
 /// Who brings documents, and which.
 #[derive(Clone)]
-pub(in crate::sync) struct Bringer {
+pub(in crate::sync) struct DocumentFetcher {
     pub(in crate::sync) client: Arc<Client>,
     pub(in crate::sync) store: Arc<Store>,
     pub(in crate::sync) status: Arc<Status>,
@@ -232,7 +232,7 @@ pub(in crate::sync) struct Body {
     date: Datetime,
 }
 
-impl Bringer {
+impl DocumentFetcher {
     /// Who brings documents of a capability.
     pub(in crate::sync) fn new(context: &Context, capability: Capability) -> Self {
         Self {
@@ -465,16 +465,16 @@ fn unreadable(error: crate::document::DocumentError) -> SourceError {
 }
 
 /// Whether a document is a list or an index; an index is read whole.
-fn inspect(body: Body, url: String, depth: usize, bringer: &Bringer) -> Result<Got, SourceError> {
-    let wanted = bringer.capability;
+fn inspect(body: Body, url: String, depth: usize, fetcher: &DocumentFetcher) -> Result<Got, SourceError> {
+    let wanted = fetcher.capability;
     let disk = |error: std::io::Error| SourceError::new(&url, Trouble::Disk(error.to_string()));
     let Body { file, url: base, validators, charset, date } = body;
     let (mut file, path) = file.into_parts();
     file.rewind().map_err(disk)?;
-    let limits = Limits::of(&bringer.bounds);
+    let limits = Limits::of(&fetcher.bounds);
     let mut reader = Reader::open_in(charset.as_deref(), &file, &url, limits).map_err(unreadable)?;
     let head = match reader.may_have_more_head() {
-        true => whole_head(File::open(&path).map_err(disk)?, charset.as_deref(), &url, limits, &bringer.status)?,
+        true => whole_head(File::open(&path).map_err(disk)?, charset.as_deref(), &url, limits, &fetcher.status)?,
         false => reader.head().clone(),
     };
     let dialect = head.dialect;
@@ -485,7 +485,7 @@ fn inspect(body: Body, url: String, depth: usize, bringer: &Bringer) -> Result<G
     let mut warnings = Warnings::default();
     let facts = Facts::of_attributes(&head.md, 0, &mut warnings);
     for warning in warnings.lines() {
-        bringer.status.warning(&format!("{url}: root rs:md: {warning}"));
+        fetcher.status.warning(&format!("{url}: root rs:md: {warning}"));
     }
     if let Some(other) = head.capability().filter(|one| *one != wanted && Some(*one) != wanted.archive()) {
         return Err(SourceError::new(
@@ -494,7 +494,7 @@ fn inspect(body: Body, url: String, depth: usize, bringer: &Bringer) -> Result<G
         ));
     }
     if let Some(at) = facts.at.filter(|at| !wanted.tells_changes() && at.is_later_by(AHEAD, date)) {
-        bringer.status.warning(&format!(
+        fetcher.status.warning(&format!(
             "{url}: it says that it was made at {at}, and was sent at {date}: if its clock or its time zone is not that of its \
              changes, those that are dated between the two are taken for known"
         ));
@@ -531,11 +531,11 @@ fn inspect(body: Body, url: String, depth: usize, bringer: &Bringer) -> Result<G
                 entry = reader.next().unwrap_or_default();
             }
         }
-        let document = Spooled::new(row, base, path, about, bringer.bounds, bringer.prefer.clone());
+        let document = Spooled::new(row, base, path, about, fetcher.bounds, fetcher.prefer.clone());
         return Ok(Got::List(Box::new(Spooled { charset, dialect, date, ..document })));
     }
     if head.kind == Kind::UrlSet && !archive {
-        bringer.status.warning(&format!("{url}: an index written as urlset; its entries are taken as lists"));
+        fetcher.status.warning(&format!("{url}: an index written as urlset; its entries are taken as lists"));
     }
     row.next = None;
     row.entries = INDEX;
@@ -548,19 +548,19 @@ fn inspect(body: Body, url: String, depth: usize, bringer: &Bringer) -> Result<G
                 let Facts { at, from, until, .. } = facts;
                 // Not its bytes: those may differ by the time at which they were compressed.
                 outline.add(child.as_str(), &facts);
-                let is_excluded = dialect == Dialect::V0_1 && has_others_only(&entry, &bringer.selected);
+                let is_excluded = dialect == Dialect::V0_1 && has_others_only(&entry, &fetcher.selected);
                 parts.push(Part { url: child.to_string(), at, from, until, is_excluded });
             }
-            Err(error) => bringer.status.warning(&format!("{url}, line {}: {:?}: {error}", entry.line, entry.loc)),
+            Err(error) => fetcher.status.warning(&format!("{url}, line {}: {:?}: {error}", entry.line, entry.loc)),
         }
-        if parts.len() as u64 > bringer.bounds.documents {
-            let beyond = bounds::DOCUMENTS.passed("the number of its documents", &bringer.bounds);
+        if parts.len() as u64 > fetcher.bounds.documents {
+            let beyond = bounds::DOCUMENTS.passed("the number of its documents", &fetcher.bounds);
             return Err(SourceError::new(&url, beyond.into()));
         }
         first = reader.next().map_err(unreadable)?;
     }
     for warning in reader.warnings().lines() {
-        bringer.status.warning(&format!("{url}: {warning}"));
+        fetcher.status.warning(&format!("{url}: {warning}"));
     }
     Ok(Got::Index { row, parts, outline, archive, about: Box::new(about) })
 }

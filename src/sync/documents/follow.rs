@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use sha2::{Digest as _, Sha256};
 
-use super::fetch::{Bringer, Got, Part};
+use super::fetch::{DocumentFetcher, Got, Part};
 use super::spooled::{About, OF_THE_REQUEST, Spooled, ended_before};
 use crate::bounds;
 use crate::catalog::{Beside, DocumentRow, Feed};
@@ -57,7 +57,7 @@ pub(in crate::sync) enum Followed {
 
 /// How closely a feed is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::sync) enum Look {
+pub(in crate::sync) enum FollowDepth {
     /// Whether what was polled last has changed.
     Poll,
     /// And whether what is above it leads elsewhere: what was polled may have been left as it was.
@@ -74,11 +74,11 @@ pub(in crate::sync) async fn follow(
     archives: &[String],
     roots: &[String],
     covered: Option<Datetime>,
-    look: Look,
+    look: FollowDepth,
 ) -> Result<Followed, SourceError> {
     let mut walk = Walk {
         context,
-        bringer: Bringer::new(context, feed.capability),
+        fetcher: DocumentFetcher::new(context, feed.capability),
         covered: feed.cursor.max(covered),
         read_from: feed.read_from(feed.cursor.max(covered)),
         feed: feed.clone(),
@@ -106,7 +106,7 @@ pub(in crate::sync) async fn follow(
 
 struct Walk<'e> {
     context: &'e Arc<Context>,
-    bringer: Bringer,
+    fetcher: DocumentFetcher,
     covered: Option<Datetime>,
     /// Changes before that are in the history, too. A list that ended between this time and `covered` is read for the history only.
     read_from: Option<Datetime>,
@@ -164,8 +164,12 @@ fn is_older(document: &Spooled, part: &Part) -> bool {
 /// Brings a list of an index. One that is open, and that the index names as ended, may come from a cache; or its end is still
 /// being written, if it is the last that ended; or its Source never says of lists that they ended: then it is the same a moment
 /// later. The second part of the answer is why it is not yet all that it will be.
-async fn settled(bringer: &Bringer, part: &Part, last: bool) -> Result<(Got, Option<SourceError>), SourceError> {
-    let mut got = bringer.get(&part.url, 1, None).await?;
+async fn settled(
+    fetcher: &DocumentFetcher,
+    part: &Part,
+    last: bool,
+) -> Result<(Got, Option<SourceError>), SourceError> {
+    let mut got = fetcher.get(&part.url, 1, None).await?;
     let mut before = None;
     for look in 0..=MOST_LOOKS {
         match &got {
@@ -185,7 +189,7 @@ async fn settled(bringer: &Bringer, part: &Part, last: bool) -> Result<(Got, Opt
         if look > 0 {
             tokio::time::sleep(WRITING).await;
         }
-        got = bringer.afresh(&part.url, 1).await?;
+        got = fetcher.afresh(&part.url, 1).await?;
     }
     let problem = "its index says that it has ended, and it goes on; it is read again with the next poll".to_owned();
     Ok((got, Some(SourceError::new(&part.url, Trouble::Broken(problem)))))
@@ -203,7 +207,7 @@ async fn digest(document: &Spooled) -> Option<[u8; 32]> {
 
 impl Walk<'_> {
     /// Reads what is to be read; false if nothing has changed.
-    async fn run(&mut self, look: Look) -> Result<bool, SourceError> {
+    async fn run(&mut self, look: FollowDepth) -> Result<bool, SourceError> {
         let before = self.feed.beside.clone();
         let was_read = |url: &str| {
             let is_it =
@@ -212,16 +216,16 @@ impl Walk<'_> {
         };
         let mut url = self.feed.url.clone();
         let mut known = Some(conditional(&url, self.feed.etag.as_ref(), self.feed.last_modified.as_ref()))
-            .filter(|_| look < Look::Again);
+            .filter(|_| look < FollowDepth::Again);
         for _ in 0..MOST_HOPS {
             self.visited.insert(url.clone());
-            let next = match self.bringer.get(&url, 0, known.take()).await {
+            let next = match self.fetcher.get(&url, 0, known.take()).await {
                 Ok(Got::Unchanged(_)) => match self.unchanged(look, &mut known).await {
                     None => return Ok(!self.documents.is_empty()),
                     next => next,
                 },
                 Ok(Got::List(document)) => match self.list(url, *document).await? {
-                    None if look >= Look::Wide => {
+                    None if look >= FollowDepth::Wide => {
                         let above = self.feed.above.clone().map(Lead::Above);
                         self.lead(above.into_iter().chain([Lead::Feed(self.feed.root.clone())])).await
                     }
@@ -246,7 +250,7 @@ impl Walk<'_> {
                     self.context
                         .status
                         .warning(&format!("{error}; the Change List that links to it is open, and followed"));
-                    let root = Some(self.feed.root.clone()).filter(|_| look >= Look::Wide);
+                    let root = Some(self.feed.root.clone()).filter(|_| look >= FollowDepth::Wide);
                     match self.lead(root.map(Lead::Feed)).await {
                         None => return Ok(!self.documents.is_empty()),
                         next => next,
@@ -281,7 +285,7 @@ impl Walk<'_> {
     }
 
     /// Where to go on from a document that has not changed.
-    async fn unchanged(&mut self, look: Look, known: &mut Option<DocumentRow>) -> Option<String> {
+    async fn unchanged(&mut self, look: FollowDepth, known: &mut Option<DocumentRow>) -> Option<String> {
         let closed = self.feed.until.filter(|until| self.is_past(*until, Datetime::now()));
         self.covered = self.covered.max(closed);
         self.read_from = self.read_from.max(closed);
@@ -294,8 +298,8 @@ impl Walk<'_> {
             return Some(beside.url);
         }
         // It is closed, or may have been left as it is: what is above it knows.
-        let above = self.feed.above.clone().filter(|_| closed.is_some() || look == Look::Wide);
-        let root = Some(self.feed.root.clone()).filter(|_| look == Look::Wide);
+        let above = self.feed.above.clone().filter(|_| closed.is_some() || look == FollowDepth::Wide);
+        let root = Some(self.feed.root.clone()).filter(|_| look == FollowDepth::Wide);
         self.lead(above.map(Lead::Above).into_iter().chain(root.map(Lead::Feed))).await
     }
 
@@ -380,7 +384,7 @@ impl Walk<'_> {
                 self.context.status.warning(&format!("{url}: {beyond}; the changes before that are not read"));
                 break;
             }
-            match self.bringer.get(&url, 1, None).await {
+            match self.fetcher.get(&url, 1, None).await {
                 Ok(Got::List(document)) => {
                     let reaches = document.about.oldest.is_some_and(|first| self.covered.is_none_or(|at| first <= at));
                     prev = document.about.prev.clone().filter(|_| !reaches);
@@ -440,7 +444,7 @@ impl Walk<'_> {
     /// The feeds that lie behind a document above: itself if it is an index, else those of our capability
     /// that it names as a Capability List.
     async fn named_by(&self, url: String) -> Vec<String> {
-        let head = self.bringer.head(&url).await;
+        let head = self.fetcher.head(&url).await;
         if head.is_ok_and(|(head, _)| head.capability() == Some(self.feed.capability)) {
             return vec![url];
         }
@@ -509,13 +513,13 @@ impl Walk<'_> {
             .collect();
         let last_closed = wanted.iter().rposition(|part| part.until.is_some());
         self.visited.extend(wanted.iter().map(|part| part.url.clone()));
-        let bringer = self.bringer.clone();
+        let fetcher = self.fetcher.clone();
         let mut coming = futures_util::stream::iter(wanted.into_iter().enumerate())
             .map(|(place, part)| {
-                let bringer = bringer.clone();
+                let fetcher = fetcher.clone();
                 async move {
                     // Of one that was closed before another was, nobody is still writing the end.
-                    (settled(&bringer, &part, Some(place) == last_closed).await, part)
+                    (settled(&fetcher, &part, Some(place) == last_closed).await, part)
                 }
             })
             .buffered(AT_ONCE);

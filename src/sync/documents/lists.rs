@@ -8,7 +8,7 @@ use futures_util::stream::FuturesUnordered;
 
 use super::editions;
 use super::editions::Mixed;
-use super::fetch::{Bringer, Got, INDEX, Lists, Named, Part, Unsettled, UnsettledKind};
+use super::fetch::{DocumentFetcher, Got, INDEX, Lists, Named, Part, Unsettled, UnsettledKind};
 use crate::bounds;
 use crate::catalog::DocumentRow;
 use crate::document::Datetime;
@@ -19,19 +19,19 @@ const MOST_RESTARTS: usize = 2;
 
 /// Downloads the documents of the lists at `roots`. `known` are those of the last time. Documents of different editions are
 /// read again; if they stay mixed, that is one of the failures.
-pub(in crate::sync) async fn bring(bringer: &Bringer, roots: &[String], known: &[DocumentRow]) -> Lists {
-    let past_caches = Bringer { past_caches: true, ..bringer.clone() };
+pub(in crate::sync) async fn bring(fetcher: &DocumentFetcher, roots: &[String], known: &[DocumentRow]) -> Lists {
+    let past_caches = DocumentFetcher { past_caches: true, ..fetcher.clone() };
     let mut restarts = 0;
     loop {
-        let bringer = if restarts == MOST_RESTARTS { &past_caches } else { bringer };
-        let (mut lists, named) = once(bringer, roots, known).await;
-        let mixed = match editions::mixed(bringer, &lists, &named).await {
+        let fetcher = if restarts == MOST_RESTARTS { &past_caches } else { fetcher };
+        let (mut lists, named) = once(fetcher, roots, known).await;
+        let mixed = match editions::mixed(fetcher, &lists, &named).await {
             Some(mixed) => Err(mixed),
             None => editions::older_index(&past_caches, &lists, &named).await,
         };
         match mixed {
             Err(mixed) if restarts < MOST_RESTARTS => {
-                bringer.status.warning(&format!("{mixed}; reading the lists again"));
+                fetcher.status.warning(&format!("{mixed}; reading the lists again"));
                 restarts += 1;
                 continue;
             }
@@ -67,10 +67,10 @@ struct Wanted {
     inherited: Option<Datetime>,
 }
 
-async fn once(bringer: &Bringer, roots: &[String], known: &[DocumentRow]) -> (Lists, Named) {
+async fn once(fetcher: &DocumentFetcher, roots: &[String], known: &[DocumentRow]) -> (Lists, Named) {
     let known: HashMap<&str, &DocumentRow> = known.iter().map(|row| (row.url.as_str(), row)).collect();
     let (mut lists, mut named) = (Lists::default(), Named::default());
-    let bounds = &bringer.bounds;
+    let bounds = &fetcher.bounds;
     let mut asked: HashSet<String> = HashSet::new();
     let mut queue: VecDeque<Wanted> = VecDeque::new();
     for root in roots {
@@ -80,19 +80,19 @@ async fn once(bringer: &Bringer, roots: &[String], known: &[DocumentRow]) -> (Li
     }
     let mut running = FuturesUnordered::new();
     loop {
-        while running.len() < bringer.client.connections()
+        while running.len() < fetcher.client.connections()
             && let Some(wanted) = queue.pop_front()
         {
             let row = known.get(wanted.url.as_str()).map(|row| (*row).clone());
-            let bringer = bringer.clone();
+            let fetcher = fetcher.clone();
             running.push(async move {
-                let got = bringer.get(&wanted.url, wanted.depth, row).await;
+                let got = fetcher.get(&wanted.url, wanted.depth, row).await;
                 (wanted, got)
             });
         }
-        bringer.status.update(|progress| progress.documents_known = progress.documents_known.max(asked.len() as u64));
+        fetcher.status.update(|progress| progress.documents_known = progress.documents_known.max(asked.len() as u64));
         let Some((Wanted { url, depth, inherited }, got)) = running.next().await else { break };
-        bringer.status.update(|progress| progress.documents += 1);
+        fetcher.status.update(|progress| progress.documents += 1);
         lists.inherited.extend(inherited.map(|at| (url.clone(), at)));
         let children: Vec<Wanted> = match got {
             Ok(Got::List(mut document)) => {
@@ -122,7 +122,7 @@ async fn once(bringer: &Bringer, roots: &[String], known: &[DocumentRow]) -> (Li
                 lists.indexes.push(row);
                 let (excluded, parts): (Vec<Part>, Vec<Part>) = parts.into_iter().partition(|part| part.is_excluded);
                 if !excluded.is_empty() {
-                    lists.selected = Arc::clone(&bringer.selected);
+                    lists.selected = Arc::clone(&fetcher.selected);
                 }
                 lists.excluded.extend(excluded.into_iter().map(|part| part.url));
                 let wanted = |part: Part| Wanted { url: part.url, depth: depth + 1, inherited: part.at.or(at) };

@@ -214,7 +214,7 @@ impl Inbox {
             .collect();
         if !new.is_empty() {
             self.context
-                .ledger
+                .write_queue
                 .write(move |transaction| {
                     new.iter()
                         .try_for_each(|(set, offer)| transaction.channel(*set, &offer.url, offer.capability).map(drop))
@@ -236,7 +236,10 @@ impl Inbox {
     /// # Errors
     /// If the catalog fails.
     pub async fn keep_subscription(&self, channel: i64, subscription: Option<Subscription>) -> Result<(), SyncError> {
-        self.context.ledger.write(move |transaction| transaction.put_subscription(channel, subscription.as_ref())).await
+        self.context
+            .write_queue
+            .write(move |transaction| transaction.put_subscription(channel, subscription.as_ref()))
+            .await
     }
 
     /// Forgets all subscriptions: their paths and secrets are not used again.
@@ -246,7 +249,7 @@ impl Inbox {
     pub async fn forget_subscriptions(&self) -> Result<(), SyncError> {
         let known = self.context.readers.ask(|reader| reader.channels())?;
         self.context
-            .ledger
+            .write_queue
             .write(move |transaction| {
                 known.iter().try_for_each(|channel| transaction.put_subscription(channel.id, None))
             })
@@ -258,7 +261,7 @@ impl Inbox {
     /// # Errors
     /// If the catalog fails.
     pub async fn joined(&self, channel: i64) -> Result<(), SyncError> {
-        self.context.ledger.write(move |transaction| transaction.channel_joins(channel, None)).await?;
+        self.context.write_queue.write(move |transaction| transaction.channel_joins(channel, None)).await?;
         self.missed();
         Ok(())
     }
@@ -320,7 +323,7 @@ impl Inbox {
         }
         let inbox = Arc::clone(self);
         self.context
-            .ledger
+            .write_queue
             .step(move |writer| {
                 let backlog = readers.ask(|reader| reader.backlog(id))?;
                 if backlog.deliveries >= MOST_WAITING.0 || backlog.bytes + body.len() as u64 > MOST_WAITING.1 {
@@ -515,7 +518,7 @@ impl Inbox {
         let (mapper, status, store) =
             (Arc::clone(&self.context.mapper), Arc::clone(&self.context.status), Arc::clone(&self.context.store));
         let (summary, doubtful) =
-            self.context.ledger.step(move |writer| changes::tell(writer, &mapper, &status, &store, told)).await?;
+            self.context.write_queue.step(move |writer| changes::tell(writer, &mapper, &status, &store, told)).await?;
         if doubtful {
             self.joined.store(true, Ordering::Release);
         }

@@ -119,7 +119,7 @@ pub(in crate::sync) async fn renew(context: &Context, package: &Arc<Package>) ->
         return get(context, package.id).ok_or_else(|| failed("it is not known any more".to_owned()));
     }
     // First the catalog, then the file, then who has it open: whoever opens it anew finds all of it new.
-    context.ledger.package_renewed(package.id).await.map_err(|error| failed(error.to_string()))?;
+    context.write_queue.package_renewed(package.id).await.map_err(|error| failed(error.to_string()))?;
     context.store.forget_package(package.id).map_err(|error| failed(error.to_string()))?;
     context.files.close(&[Stored::Package(package.id)]);
     let row = context.readers.ask(|reader| reader.package(package.id)).map_err(|error| failed(error.to_string()))?;
@@ -249,11 +249,11 @@ fn found(context: &Context, package: &Package, notes: &Notes, ranges: Option<boo
     package.parts.progress();
     if let Some(total) = notes.total {
         let (id, validator) = (package.id, notes.validator.clone());
-        let (ledger, status) = (context.ledger.clone(), Arc::clone(&context.status));
+        let (write_queue, status) = (context.write_queue.clone(), Arc::clone(&context.status));
         // A long step of the writer's must not stop the bytes from coming.
         tokio::spawn(async move {
             let written =
-                ledger.write(move |transaction| transaction.package_found(id, total, validator.as_deref())).await;
+                write_queue.write(move |transaction| transaction.package_found(id, total, validator.as_deref())).await;
             if let Err(error) = written {
                 status.error(&error.to_string());
             }
@@ -365,7 +365,7 @@ async fn recast(context: &Context, package: &Arc<Package>, kind: recast::Kind, d
         context.store.forget_package_notes(package.id).map_err(disk)?;
         context.store.replace_package(package.id, made.file).map_err(disk)?;
         recast_to(context, package, made.size).await?;
-        let noted = context.ledger.package_has(package.id, made.size, true, doubtful).await;
+        let noted = context.write_queue.package_has(package.id, made.size, true, doubtful).await;
         noted.map_err(|error| failed(Trouble::Disk(error.to_string())))
     };
     let replaced = replaced.await;
@@ -384,7 +384,7 @@ async fn recast(context: &Context, package: &Arc<Package>, kind: recast::Kind, d
 }
 
 async fn recast_to(context: &Context, package: &Package, size: u64) -> Result<()> {
-    let noted = context.ledger.package_recast(package.id, Some(size)).await;
+    let noted = context.write_queue.package_recast(package.id, Some(size)).await;
     noted.map_err(|error| SourceError::new(&package.url, Trouble::Disk(error.to_string())))
 }
 
@@ -429,7 +429,7 @@ async fn has_now(context: &Context, package: &Package, is_whole: bool) {
     };
     package.counted.store(bytes, Ordering::Release);
     let doubtful = package.doubtful.load(Ordering::Acquire);
-    if let Err(error) = context.ledger.package_has(package.id, bytes, is_whole, doubtful).await {
+    if let Err(error) = context.write_queue.package_has(package.id, bytes, is_whole, doubtful).await {
         context.status.error(&error.to_string());
     }
 }

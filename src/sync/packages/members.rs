@@ -177,7 +177,7 @@ async fn run(
             let found: Vec<Looked> = std::mem::take(&mut looked);
             writing.push(async move {
                 let count = found.len() as u64;
-                context.ledger.seen(found).await.map(|()| count)
+                context.write_queue.seen(found).await.map(|()| count)
             });
         }
         tokio::select! {

@@ -12,7 +12,7 @@ use crate::sync::error::SyncError;
 use crate::sync::lock::locked;
 use crate::sync::transfer::package::archived;
 use crate::sync::transfer::sparse::Notes;
-use crate::sync::writer::write_queue::Ledger;
+use crate::sync::writer::write_queue::WriteQueue;
 
 /// Brings what the current tree still needs of a package here: all of it, or the members alone where
 /// those are the lesser part.
@@ -51,7 +51,11 @@ pub(in crate::sync) fn extents(context: &Context, id: i64) -> std::result::Resul
 
 /// Forgets the bytes of packages that the catalog does not know, and what the catalog knows of packages
 /// whose bytes are not what it says.
-pub(in crate::sync) fn tidy(store: &Store, readers: &Pool, ledger: &Ledger) -> std::result::Result<(), SyncError> {
+pub(in crate::sync) fn tidy(
+    store: &Store,
+    readers: &Pool,
+    write_queue: &WriteQueue,
+) -> std::result::Result<(), SyncError> {
     let disk = |error: std::io::Error| SyncError::Cache(error.to_string());
     let rows = readers.ask(|reader| reader.packages())?;
     for id in store.packages().map_err(disk)? {
@@ -68,7 +72,7 @@ pub(in crate::sync) fn tidy(store: &Store, readers: &Pool, ledger: &Ledger) -> s
         };
         if !sound {
             store.forget_package(row.id).map_err(disk)?;
-            ledger.with(|writer| -> std::result::Result<(), CatalogError> {
+            write_queue.with(|writer| -> std::result::Result<(), CatalogError> {
                 let transaction = writer.begin(true)?;
                 transaction.package_gone(row.id, true)?;
                 transaction.commit()?;

@@ -78,7 +78,7 @@ pub(in crate::sync) fn touch(context: &Context, package: &Package) {
     let mut touched = locked(&package.touched);
     if touched.is_none_or(|last| last.elapsed() > TOUCH_EVERY) {
         *touched = Some(Instant::now());
-        context.ledger.touched_package(package.id);
+        context.write_queue.touched_package(package.id);
     }
 }
 
@@ -127,7 +127,7 @@ pub(in crate::sync) fn failure(context: &Context, id: i64) -> Option<SourceError
 pub(in crate::sync) async fn begin_recast(context: &Context, package: &Package) -> Result<()> {
     locked(&package.known).ranges = Some(false);
     package.recast.store(true, Ordering::Release);
-    let noted = context.ledger.package_recast(package.id, None).await;
+    let noted = context.write_queue.package_recast(package.id, None).await;
     noted.map_err(|error| SourceError::new(&package.url, Trouble::Disk(error.to_string())))
 }
 

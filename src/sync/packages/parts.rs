@@ -103,7 +103,7 @@ pub(in crate::sync) async fn bring(
                 }
                 let row = context.readers.ask(|reader| reader.package(package.id)).ok().flatten();
                 let fits = |row: &PackageRow| {
-                    row.wanted || context.ledger.cache_size().is_none_or(|limit| known.total.unwrap_or(0) <= limit)
+                    row.wanted || context.write_queue.cache_size().is_none_or(|limit| known.total.unwrap_or(0) <= limit)
                 };
                 if row.as_ref().is_some_and(|row| !fits(row)) {
                     let problem = "its server gives no parts of it, and it is larger than cache_size".to_owned();

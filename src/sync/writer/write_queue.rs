@@ -1,7 +1,7 @@
 //! The writer's door: whoever has something to keep gives it here.
 //!
 //! Facts about single versions (content that came, a size that was learnt) are gathered and written
-//! many at a time, while readers already see them in [`Ledger::pending`]; so a long step of a sync
+//! many at a time, while readers already see them in [`WriteQueue::pending`]; so a long step of a sync
 //! makes nobody wait who only wants to read.
 //!
 //! Content is let go, and is written down as being here, by who holds the writer alone: no row is made of a file that is not
@@ -63,9 +63,9 @@ struct Pending {
 
 /// The writer's door. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(in crate::sync) struct Ledger(Arc<Inner>);
+pub(in crate::sync) struct WriteQueue(Arc<Inner>);
 
-/// What the ledger keeps to.
+/// What the write queue keeps to.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::sync) struct Limits {
     /// The most bytes of content in the store.
@@ -99,7 +99,7 @@ struct Inner {
     open_files: OpenFiles,
 }
 
-/// Starts the thread that all steps run on, which ends with the ledger. It is one, and always the same: an allocator keeps for
+/// Starts the thread that all steps run on, which ends with the write queue. It is one, and always the same: an allocator keeps for
 /// each thread what the largest step on it took for a moment.
 fn start_thread() -> std::io::Result<std::sync::mpsc::Sender<Job>> {
     let (sender, jobs) = std::sync::mpsc::channel::<Job>();
@@ -115,7 +115,7 @@ fn start_thread() -> std::io::Result<std::sync::mpsc::Sender<Job>> {
     Ok(sender)
 }
 
-impl Ledger {
+impl WriteQueue {
     pub(in crate::sync) fn open(
         writer: Writer,
         store: Arc<Store>,
@@ -131,7 +131,7 @@ impl Ledger {
         let (facts, incoming) = mpsc::unbounded_channel();
         let steps = start_thread().map_err(|error| SyncError::Catalog(format!("cannot start a thread: {error}")))?;
         let stored = AtomicU64::new(writer.stored_bytes()?);
-        let ledger = Self(Arc::new(Inner {
+        let write_queue = Self(Arc::new(Inner {
             writer: Arc::new(Mutex::new(writer)),
             steps,
             facts,
@@ -146,8 +146,8 @@ impl Ledger {
             status,
             open_files,
         }));
-        tokio::spawn(write_down(Arc::downgrade(&ledger.0), incoming));
-        Ok(ledger)
+        tokio::spawn(write_down(Arc::downgrade(&write_queue.0), incoming));
+        Ok(write_queue)
     }
 
     /// Whether the process before this one did not come to its end.
@@ -165,14 +165,15 @@ impl Ledger {
         &self,
         step: impl FnOnce(&mut Writer) -> Result<(T, Changes), CatalogError> + Send + 'static,
     ) -> Result<T, SyncError> {
-        let ledger = self.clone();
+        let write_queue = self.clone();
         let (finish, finished) = oneshot::channel();
         let job = move || {
-            let mut writer = ledger.0.writer.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut writer = write_queue.0.writer.lock().unwrap_or_else(PoisonError::into_inner);
             // What a long step left is written back behind, unless that takes too long.
-            let is_long = !ledger.0.long_step.load(Ordering::Acquire) && writer.log_size() > ledger.0.limits.log;
+            let is_long =
+                !write_queue.0.long_step.load(Ordering::Acquire) && writer.log_size() > write_queue.0.limits.log;
             if is_long && let Err(error) = writer.checkpoint() {
-                ledger.0.status.error(&format!("cannot write the catalog's log back: {error}"));
+                write_queue.0.status.error(&format!("cannot write the catalog's log back: {error}"));
             }
             let done = step(&mut writer);
             if done.is_err() {
@@ -182,14 +183,14 @@ impl Ledger {
             drop(writer);
             // Here, for the caller may be gone by now: a sync has a deadline.
             let done = done.map(|(value, changes)| {
-                ledger.announce(changes);
+                write_queue.announce(changes);
                 value
             });
-            // Whoever waits for the step may be the last to use the ledger.
-            drop(ledger);
+            // Whoever waits for the step may be the last to use the write queue.
+            drop(write_queue);
             let _ = finish.send(done);
         };
-        // The thread lives as long as the ledger does.
+        // The thread lives as long as the write queue does.
         let _ = self.0.steps.send(Box::new(job));
         let done = finished.await.map_err(|_| SyncError::Catalog("a bug ended a step; see the log".to_owned()))?;
         Ok(done?)
@@ -235,7 +236,7 @@ impl Ledger {
     }
 
     fn tell(&self, fact: Fact) {
-        // The receiver lives as long as this ledger does.
+        // The receiver lives as long as this write queue does.
         let _ = self.0.facts.send(fact);
     }
 
@@ -498,14 +499,14 @@ impl Ledger {
     }
 }
 
-/// Writes facts as they come, many at a time, until the ledger is gone.
-async fn write_down(ledger: std::sync::Weak<Inner>, mut incoming: mpsc::UnboundedReceiver<Fact>) {
+/// Writes facts as they come, many at a time, until the write queue is gone.
+async fn write_down(write_queue: std::sync::Weak<Inner>, mut incoming: mpsc::UnboundedReceiver<Fact>) {
     let mut flushed = tokio::time::Instant::now();
     let mut dirty = false;
     loop {
         let first = tokio::time::timeout_at(flushed + FLUSH, incoming.recv()).await;
-        let Some(inner) = ledger.upgrade() else { return };
-        let ledger = Ledger(inner);
+        let Some(inner) = write_queue.upgrade() else { return };
+        let write_queue = WriteQueue(inner);
         match first {
             Ok(None) => return,
             Ok(Some(first)) => {
@@ -518,14 +519,14 @@ async fn write_down(ledger: std::sync::Weak<Inner>, mut incoming: mpsc::Unbounde
                     batch.push(fact);
                 }
                 dirty |= batch.iter().any(|fact| matches!(fact, Fact::Stored(..) | Fact::Superseded(..)));
-                write_batch(&ledger, batch).await;
+                write_batch(&write_queue, batch).await;
             }
             Err(_) => {}
         }
         if flushed.elapsed() >= FLUSH {
-            if dirty || ledger.0.long_step.swap(false, Ordering::AcqRel) {
-                let store = Arc::clone(&ledger.0.store);
-                let result = ledger
+            if dirty || write_queue.0.long_step.swap(false, Ordering::AcqRel) {
+                let store = Arc::clone(&write_queue.0.store);
+                let result = write_queue
                     .step(move |writer| {
                         flush(writer, &store)?;
                         writer.checkpoint()?;
@@ -533,8 +534,8 @@ async fn write_down(ledger: std::sync::Weak<Inner>, mut incoming: mpsc::Unbounde
                     })
                     .await;
                 if let Err(error) = result {
-                    ledger.0.status.error(&format!("cannot bring the cache to the disk: {error}"));
-                    ledger.long_step_made();
+                    write_queue.0.status.error(&format!("cannot bring the cache to the disk: {error}"));
+                    write_queue.long_step_made();
                 }
                 dirty = false;
             }
@@ -543,7 +544,7 @@ async fn write_down(ledger: std::sync::Weak<Inner>, mut incoming: mpsc::Unbounde
     }
 }
 
-async fn write_batch(ledger: &Ledger, batch: Vec<Fact>) {
+async fn write_batch(write_queue: &WriteQueue, batch: Vec<Fact>) {
     let (mut versions, mut sized, mut looked) = (HashSet::new(), HashSet::new(), HashSet::new());
     let mut closing = Vec::new();
     let mut facts = Vec::new();
@@ -565,8 +566,8 @@ async fn write_batch(ledger: &Ledger, batch: Vec<Fact>) {
             _ => facts.push(fact),
         }
     }
-    let store = Arc::clone(&ledger.0.store);
-    let result = ledger
+    let store = Arc::clone(&write_queue.0.store);
+    let result = write_queue
         .step(move |writer| {
             let now = Datetime::now();
             let mut transaction = writer.begin(false)?;
@@ -615,33 +616,36 @@ async fn write_batch(ledger: &Ledger, batch: Vec<Fact>) {
     match result {
         Ok((came, went, missed)) => {
             gone.extend(missed.into_iter().map(Stored::Object));
-            ledger.0.stored.fetch_add(came, Ordering::Relaxed);
+            write_queue.0.stored.fetch_add(came, Ordering::Relaxed);
             // Nothing goes that was not counted when it came.
-            ledger.0.stored.fetch_sub(went, Ordering::Relaxed);
+            write_queue.0.stored.fetch_sub(went, Ordering::Relaxed);
         }
         Err(error) => {
-            ledger.0.status.error(&format!("what was fetched could not be noted, and will be fetched again: {error}"));
+            write_queue
+                .0
+                .status
+                .error(&format!("what was fetched could not be noted, and will be fetched again: {error}"));
         }
     }
     {
-        let mut pending = ledger.locked();
+        let mut pending = write_queue.locked();
         pending.contents.retain(|version, _| !versions.contains(version));
         pending.sizes.retain(|version, _| !sized.contains(version));
         pending.members.retain(|version, _| !looked.contains(version));
     }
     if !gone.is_empty() {
-        ledger.missing(&gone);
+        write_queue.missing(&gone);
     }
-    ledger.keep_to_the_limit().await;
+    write_queue.keep_to_the_limit().await;
     closing.into_iter().for_each(|done| {
         let _ = done.send(());
     });
 }
 
-async fn make_room(ledger: &Ledger, limit: u64) {
-    let (store, open) = (Arc::clone(&ledger.0.store), ledger.0.open_files.clone());
-    let since = ledger.kept_since();
-    let result = ledger
+async fn make_room(write_queue: &WriteQueue, limit: u64) {
+    let (store, open) = (Arc::clone(&write_queue.0.store), write_queue.0.open_files.clone());
+    let since = write_queue.kept_since();
+    let result = write_queue
         .step(move |writer| {
             let left = eviction::evict(writer, &store, &open, limit, since)?;
             Ok((left, Changes::default()))
@@ -649,14 +653,14 @@ async fn make_room(ledger: &Ledger, limit: u64) {
         .await;
     match result {
         Ok(left) => {
-            ledger.0.stored.store(left, Ordering::Relaxed);
+            write_queue.0.stored.store(left, Ordering::Relaxed);
             if left > limit {
-                ledger.0.status.warning(&format!(
+                write_queue.0.status.warning(&format!(
                     "the cache holds {left} bytes, more than cache_size={limit}: the rest is pinned or cannot be fetched again"
                 ));
             }
         }
-        Err(error) => ledger.0.status.error(&format!("cannot make room in the cache: {error}")),
+        Err(error) => write_queue.0.status.error(&format!("cannot make room in the cache: {error}")),
     }
 }
 
