@@ -21,6 +21,35 @@
 //! | [`demo`] | [`document`] |
 //! | [`cli`] | all |
 //!
+//! # Four walks
+//!
+//! One resource of a Change List, from bytes to a row:
+//! 1. `sync::schedule` decides that changes are followed; `sync::apply::changes` begins.
+//! 2. `sync::documents::follow` chooses the documents; `fetch` has [`source`] request them and spools them in [`store`].
+//! 3. `sync::documents::order` reads every entry once with [`document`], and finds the order of time.
+//! 4. `sync::apply::step` reads the entries in that order; [`path`] maps each URI to a path.
+//! 5. `catalog::write::changes` writes the version, in one transaction that `sync::writer::write_queue` runs.
+//!
+//! One read, from the kernel to the byte:
+//! 1. `fs::adapter` takes the request; content that is here is answered at once.
+//! 2. Otherwise `cli::bridge` hands it to `Engine::read`, so that the dispatch thread does not wait.
+//! 3. `sync::content::fetch` joins or starts the flight of this version, and chooses its locations.
+//! 4. `sync::content::download` and `sync::transfer::sparse` write what [`source`] receives to a file of [`store`], and verify it.
+//! 5. The object is noted by `sync::writer::write_queue`; `fs::adapter` replies from the file.
+//!
+//! One notification, from the socket to the kernel:
+//! 1. `notify::listener` (WebSub), `notify::websocket` or `notify::xmpp` receives the body and verifies who sent it.
+//! 2. `Inbox::deliver` of `sync::notifications::queue` writes it to the catalog before the hub gets its answer.
+//! 3. `Inbox::attend` takes what joins (`sync::notifications::coverage`), and `sync::apply::changes` applies it.
+//! 4. The commit returns what changed; the write queue announces it as [`catalog::News`].
+//! 5. `fs::invalidate` tells the kernel which names and directories to forget.
+//!
+//! One option, from the command line to its effect (`verify=`):
+//! 1. `cli::options` defines its name, default and help, and parses it.
+//! 2. `cli::mount` passes it to the daemon with the other options.
+//! 3. `cli::daemon` builds [`sync::Config`] and `source::Options` from them.
+//! 4. The engine keeps it in its context, where `sync::content::download` reads it.
+//!
 //! Everything but [`fs`] and [`cli`] is tested without a mount.
 //!
 //! Layout, each line uses only those above it:

@@ -2,10 +2,12 @@
 //! where there is too much.
 //!
 //! Layout, each line uses only those above it:
-//! - `open_files`
+//! - `durability`, `facts`, `open_files`
 //! - `eviction`
 //! - `write_queue`
 
-pub(super) mod eviction;
+mod durability;
+mod eviction;
+mod facts;
 pub(super) mod open_files;
 pub(super) mod write_queue;

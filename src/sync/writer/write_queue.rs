@@ -15,13 +15,14 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::durability::{flush, on_disk, recheck};
 use super::eviction;
+use super::facts::{self, Fact, Written};
 use super::open_files::OpenFiles;
 use crate::catalog::{
     CatalogError, Changes, Content, KnownContent, Looked, MemberState, News, Stored, Transaction, Writer,
 };
 use crate::document::Datetime;
-use crate::store::boot::boot_id;
 use crate::store::{Object, Store};
 use crate::sync::error::SyncError;
 use crate::sync::priority;
@@ -35,19 +36,6 @@ const TELLING: Duration = Duration::from_secs(10);
 
 /// The most facts in one transaction.
 const BATCH: usize = 2000;
-
-#[derive(Debug)]
-enum Fact {
-    Stored(i64, Content),
-    Size(i64, u64),
-    Superseded(i64, Option<(Content, Option<KnownContent>)>),
-    Checked(i64, KnownContent),
-    Touched([u8; 32]),
-    TouchedPackage(i64),
-    Member(Looked),
-    Lost([u8; 32]),
-    Settled(oneshot::Sender<()>),
-}
 
 /// Where it is kept how the last process ended, and what is there if it ended as it should.
 const ENDED: &str = "ended";
@@ -569,53 +557,15 @@ async fn write_batch(write_queue: &WriteQueue, batch: Vec<Fact>) {
     let store = Arc::clone(&write_queue.0.store);
     let result = write_queue
         .step(move |writer| {
-            let now = Datetime::now();
             let mut transaction = writer.begin(false)?;
-            let (mut came, mut went, mut missed) = (0, 0, Vec::new());
-            for fact in &facts {
-                match fact {
-                    // Another may have let go of the same content since it came.
-                    Fact::Stored(_, content) if !store.has(&content.sha256) => missed.push(content.sha256),
-                    Fact::Stored(version, content) => {
-                        if transaction.store(*version, content, now)? {
-                            came += content.size;
-                        }
-                    }
-                    Fact::Size(version, size) => transaction.settle_size(*version, *size)?,
-                    Fact::Superseded(version, content) => {
-                        let (content, known) = content.as_ref().map(|(content, known)| (*content, known)).unzip();
-                        let here = content.filter(|content| store.has(&content.sha256));
-                        missed.extend(content.filter(|_| here.is_none()).map(|content| content.sha256));
-                        let next = transaction.next_version();
-                        if transaction.supersede(*version, here.as_ref(), now)? {
-                            came += here.map_or(0, |content| content.size);
-                        }
-                        if let Some(known) = known.and_then(Option::as_ref).filter(|_| here.is_some()) {
-                            transaction.put_known_content(next, known)?;
-                        }
-                    }
-                    Fact::Checked(version, known) => transaction.put_known_content(*version, known)?,
-                    Fact::Touched(sha256) => transaction.touch(sha256, now)?,
-                    Fact::TouchedPackage(package) => transaction.touch_package(*package, now)?,
-                    Fact::Member(looked) => transaction.member_is(looked)?,
-                    // It may have come again since.
-                    Fact::Lost(sha256) if store.has(sha256) => {}
-                    Fact::Lost(sha256) => {
-                        if let Some(size) = transaction.forget_content(sha256)? {
-                            went += size;
-                            missed.push(*sha256);
-                        }
-                    }
-                    Fact::Settled(_) => {}
-                }
-            }
-            Ok(((came, went, missed), transaction.commit()?))
+            let written = facts::write(&mut transaction, &store, &facts)?;
+            Ok((written, transaction.commit()?))
         })
         .await;
     let mut gone = Vec::new();
     match result {
-        Ok((came, went, missed)) => {
-            gone.extend(missed.into_iter().map(Stored::Object));
+        Ok(Written { came, went, missing }) => {
+            gone.extend(missing.into_iter().map(Stored::Object));
             write_queue.0.stored.fetch_add(came, Ordering::Relaxed);
             // Nothing goes that was not counted when it came.
             write_queue.0.stored.fetch_sub(went, Ordering::Relaxed);
@@ -662,50 +612,4 @@ async fn make_room(write_queue: &WriteQueue, limit: u64) {
         }
         Err(error) => write_queue.0.status.error(&format!("cannot make room in the cache: {error}")),
     }
-}
-
-fn on_disk(store: &Store, error: std::io::Error) -> CatalogError {
-    CatalogError::Io { path: store.root().display().to_string(), error }
-}
-
-fn flush(writer: &mut Writer, store: &Store) -> Result<(), CatalogError> {
-    store.flush().map_err(|error| on_disk(store, error))?;
-    let transaction = writer.begin(true)?;
-    transaction.all_durable()?;
-    transaction.commit()?;
-    writer.set_meta("boot", &boot_id())
-}
-
-/// After the machine went down, content that may not have reached the disk is looked at again.
-fn recheck(writer: &mut Writer, store: &Store, status: &Status) -> Result<(), SyncError> {
-    let now = boot_id();
-    if writer.meta("boot")?.is_some_and(|before| before != now) {
-        let mut bad = Vec::new();
-        for (object, sha256) in writer.not_durable()? {
-            if !store.check(&sha256).unwrap_or(false) {
-                bad.push((object, sha256));
-            }
-        }
-        // Of packages, which have no name that would tell, what is not known to have reached the disk comes anew.
-        for package in writer.packages_not_durable()? {
-            let transaction = writer.begin(true)?;
-            transaction.package_gone(package, true)?;
-            transaction.commit()?;
-            store.forget_package(package).map_err(|error| SyncError::Cache(error.to_string()))?;
-        }
-        if !bad.is_empty() {
-            status.warning(&format!(
-                "{} files in the cache did not survive the machine's last end; they will be fetched again",
-                bad.len()
-            ));
-            let transaction = writer.begin(true)?;
-            for (object, sha256) in &bad {
-                transaction.forget_object(*object)?;
-                store.remove(sha256).map_err(|error| SyncError::Cache(error.to_string()))?;
-            }
-            transaction.commit()?;
-        }
-    }
-    writer.set_meta("boot", &now)?;
-    Ok(())
 }
