@@ -36,10 +36,10 @@ pub use model::filter::{Filter, Wish, has_others_only};
 pub use model::inode::{Inode, ROOT, ROOT_INO, directory_ino, version_ino};
 pub use model::links::{Related, Shown};
 pub use model::members::{Attached, Looked, MemberRow, MemberState, MemberTotals, UnseenMember};
-pub use model::mementos::{EntrySays, Memento, MementoLink, MementoRow, TimeMapRow};
+pub use model::mementos::{Answered, EntrySays, Memento, MementoLink, MementoRow, TimeMapRow};
 pub use model::nodes::{Content, DirEntry, Node, Place, Totals, VersionRow};
 pub use model::origin::{Changed, How, Moved};
-pub use model::packages::PackageRow;
+pub use model::packages::{PackageBytes, PackageRow};
 pub use model::reach::{ArchivedRow, Reach};
 pub use model::record::{Extra, Record};
 pub use model::rows::{

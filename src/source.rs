@@ -42,5 +42,5 @@ pub use error::{SourceError, Trouble};
 pub use links::{LinkValue, parse_link_header};
 pub use pages::Route;
 pub use push::Posted;
-pub use reach::Reach;
+pub use reach::{Allowed, Reach};
 pub use validators::Validators;

@@ -65,7 +65,7 @@ use crate::path::Mapper;
 use crate::source::{Client, Discovery};
 use crate::store::Store;
 
-pub use audit::finding::{Audit, Finding, Findings};
+pub use audit::finding::{Audit, AuditScope, Finding, Findings};
 pub use config::{Adjustment, Config, SeedFrom, Verify};
 pub use content::flight::Failure;
 pub use content::mementos::Asked;
@@ -372,23 +372,22 @@ impl Engine {
         result
     }
 
-    /// Compares the mirror with the Source's current lists, and, if `content` says so, what is in the cache with
-    /// its hashes, and its rows with each other: that also where the Source is away. If `repair` says so, what was found is
-    /// mended, and the mirror is compared again.
+    /// Compares the mirror with the Source's current lists, and what is in the cache with itself as far as `scope` says: that also
+    /// where the Source is away. What is repaired is compared again.
     ///
     /// # Errors
     /// If the Source or the cache cannot be read.
-    pub async fn audit(self: &Arc<Self>, content: bool, repair: bool) -> Result<Audit, SyncError> {
-        let found = self.compare(content, repair).await?;
-        if !repair || found.in_sync() {
+    pub async fn audit(self: &Arc<Self>, scope: AuditScope) -> Result<Audit, SyncError> {
+        let found = self.compare(scope).await?;
+        if !scope.repair || found.in_sync() {
             return Ok(found);
         }
         self.sync(Trigger::Repair).await?;
-        self.compare(content, false).await
+        self.compare(AuditScope { repair: false, ..scope }).await
     }
 
-    async fn compare(&self, content: bool, repair: bool) -> Result<Audit, SyncError> {
-        audit::lists::audit(&self.context, &self.contents, &self.turn, audit::lists::Depth { content, repair }).await
+    async fn compare(&self, scope: AuditScope) -> Result<Audit, SyncError> {
+        audit::lists::audit(&self.context, &self.contents, &self.turn, scope).await
     }
 
     /// Whether all history is kept, also that which archives have.

@@ -1,7 +1,7 @@
 //! `resourcesync audit`: the mirror beside what its Source lists.
 
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::net::unix::OwnedWriteHalf;
@@ -9,16 +9,34 @@ use tokio::net::unix::OwnedWriteHalf;
 use super::messages::{AuditReport, DifferenceEntry, FindingEntry, Progress, Request, Response};
 use super::{Done, Stop, control, exit, show};
 use crate::printable::line;
-use crate::sync::{Audit, Engine, Findings};
+use crate::sync::{Audit, AuditScope, Engine, Findings};
 
 /// Findings of one kind that people are shown.
 const MOST_SHOWN: usize = 20;
 
-pub(super) fn run(directory: &Path, content: bool, repair: bool, json: bool) -> Done {
+/// What `audit` is called with.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// A mount, or a path in one
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// Hash what is in the cache again, too
+    #[arg(long)]
+    content: bool,
+    /// Mend what is found: read all lists again, fetch damaged content anew; then compare again
+    #[arg(long)]
+    repair: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Done {
+    let Arguments { directory, content, repair, json } = arguments;
     let (mounted, _) = control::place(directory)?;
     let bar = show::bar("{bar:30} {pos}/{len} documents, {msg}");
     let mut report = None;
-    let request = Request::Audit { content, repair };
+    let request = Request::Audit { content: *content, repair: *repair };
     let said = control::ask(&mounted.directory, &request, |response| match response {
         Response::Syncing(progress) => show::progress(&bar, progress),
         Response::Audited(found) => report = Some(found.clone()),
@@ -29,9 +47,9 @@ pub(super) fn run(directory: &Path, content: bool, repair: bool, json: bool) -> 
     let report = report.ok_or_else(|| Stop::failed("the daemon did not say what it found"))?;
     let said = match json {
         true => serde_json::to_string_pretty(&report).unwrap_or_default() + "\n",
-        false => text(&mounted.directory, &report, repair),
+        false => text(&mounted.directory, &report, *repair),
     };
-    let mut out = show::Output::stdout(json);
+    let mut out = show::Output::stdout(*json);
     match out.write_all(said.as_bytes()).and_then(|()| out.flush()) {
         // Whoever reads us may have seen enough; the exit status is what was found all the same.
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => return Err(Stop::failed(error)),
@@ -130,9 +148,9 @@ fn text(directory: &Path, report: &AuditReport, repaired: bool) -> String {
 }
 
 /// Answers for the daemon.
-pub(super) async fn tell(engine: &Arc<Engine>, content: bool, repair: bool, to: &mut OwnedWriteHalf) -> Response {
+pub(super) async fn tell(engine: &Arc<Engine>, scope: AuditScope, to: &mut OwnedWriteHalf) -> Response {
     let own = Arc::clone(engine);
-    let mut work = tokio::spawn(async move { own.audit(content, repair).await });
+    let mut work = tokio::spawn(async move { own.audit(scope).await });
     let mut tick = tokio::time::interval(control::TICK);
     let result = loop {
         tokio::select! {

@@ -55,17 +55,7 @@ enum Command {
         guard: bool,
     },
     /// Show what each mount of this machine, or the one at DIR, is doing
-    Status {
-        /// A mount, or a path in one
-        #[arg(value_name = "DIR")]
-        directory: Option<PathBuf>,
-        /// Print JSON: one object for DIR, else a list
-        #[arg(long)]
-        json: bool,
-        /// Show it again every second
-        #[arg(long)]
-        watch: bool,
-    },
+    Status(status::Arguments),
     /// Show what a Source offers, or what one document says
     Inspect(inspect::Arguments),
     /// Sync now, and return when done
@@ -101,20 +91,7 @@ enum Command {
                             --content): content in the cache that is not what it was. What the Source's changes told since its\n\
                             lists were made is newer than they are, and no fault."
     )]
-    Audit {
-        /// A mount, or a path in one
-        #[arg(value_name = "DIR")]
-        directory: PathBuf,
-        /// Hash what is in the cache again, too
-        #[arg(long)]
-        content: bool,
-        /// Mend what is found: read all lists again, fetch damaged content anew; then compare again
-        #[arg(long)]
-        repair: bool,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Audit(audit::Arguments),
     /// Bring content into the cache ahead of use; a directory means all below it, .versions/PATH all versions of PATH
     Fetch {
         /// Keep it: cache_size= will not evict it
@@ -168,10 +145,10 @@ pub(super) fn run(arguments: Vec<OsString>) -> Done {
                 _ => mount::run(&asked),
             }
         }
-        Command::Status { directory, json, watch } => status::run(directory.as_deref(), json, watch),
+        Command::Status(arguments) => status::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Refresh { directory, accept_deletions } => refresh::run(&directory, accept_deletions),
-        Command::Audit { directory, content, repair, json } => audit::run(&directory, content, repair, json),
+        Command::Audit(arguments) => audit::run(&arguments),
         Command::Log { path, since, json } => log::run(&path, since.as_deref(), json),
         Command::Fetch { pin, paths } => fetch::run(&paths, pin),
         Command::Install(arguments) => install::run(&arguments, definition()),

@@ -10,7 +10,7 @@ use crate::catalog::{Filter, Wish};
 use crate::document::Datetime;
 use crate::fs::AskedIo;
 use crate::path::{INDEX, Mapper};
-use crate::source::Reach;
+use crate::source::{Allowed, Reach};
 use crate::sync::{SeedFrom, Verify};
 
 /// One `-o` option as users read of it.
@@ -534,7 +534,7 @@ impl Options {
     #[must_use]
     pub fn reach(&self, source: &str) -> Reach {
         match url::Url::parse(source) {
-            Ok(source) => Reach::of(&source, self.allow_private, self.allow_http),
+            Ok(source) => Reach::of(&source, Allowed { private: self.allow_private, http: self.allow_http }),
             Err(_) => Reach::anywhere(),
         }
     }

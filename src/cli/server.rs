@@ -11,7 +11,7 @@ use super::control::{SOCKET, TICK, say, short, summary_text};
 use super::messages::{Progress, Request, Response};
 use super::{audit, log, options};
 use crate::catalog::{Ever, SetState, Wish};
-use crate::sync::{Engine, Trigger, Wanted};
+use crate::sync::{AuditScope, Engine, Trigger, Wanted};
 
 /// The longest request in bytes.
 const MOST_REQUEST: u64 = 64 << 10;
@@ -61,7 +61,7 @@ async fn answer(engine: &Arc<Engine>, line: &str, mut to: OwnedWriteHalf) {
     let response = match serde_json::from_str(line) {
         Err(error) => Response::Failed { error: format!("a request that is not understood: {error}") },
         Ok(Request::Refresh { accept_deletions }) => refresh(engine, accept_deletions, &mut to).await,
-        Ok(Request::Audit { content, repair }) => audit::tell(engine, content, repair, &mut to).await,
+        Ok(Request::Audit { content, repair }) => audit::tell(engine, AuditScope { content, repair }, &mut to).await,
         Ok(Request::Log { path, since }) => log::tell(engine, &path, since.as_deref(), &mut to).await,
         Ok(Request::Fetch { path, pin }) => fetch(engine, &path, pin, &mut to).await,
         Ok(Request::Remount { options, sloppy }) => match options::Options::parse(&options, sloppy) {

@@ -12,18 +12,33 @@ use crate::printable::line as line_of;
 /// How long a mount may take to answer: a dead one must not keep the others from being shown.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-pub(super) fn run(directory: Option<&Path>, json: bool, watch: bool) -> Done {
+/// What `status` is called with.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// A mount, or a path in one
+    #[arg(value_name = "DIR")]
+    directory: Option<PathBuf>,
+    /// Print JSON: one object for DIR, else a list
+    #[arg(long)]
+    json: bool,
+    /// Show it again every second
+    #[arg(long)]
+    watch: bool,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Done {
+    let Arguments { directory, json, watch } = arguments;
     loop {
-        let text = once(directory, json)?;
-        if watch && !json {
+        let text = once(directory.as_deref(), *json)?;
+        if *watch && !*json {
             show::clear();
         }
-        if json {
+        if *json {
             show::json(&text)
         } else {
             show::print(&text)
         }
-        if !watch {
+        if !*watch {
             return Ok(());
         }
         std::thread::sleep(Duration::from_secs(1));

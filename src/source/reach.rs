@@ -42,6 +42,15 @@ const PUBLIC: u8 = 2;
 /// The variables that name proxies.
 const PROXIES: [&str; 6] = ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"];
 
+/// What whoever runs the machine allows a Source, beside what is safe.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Allowed {
+    /// Private addresses, for a Source that is not on one itself.
+    pub private: bool,
+    /// http, for a Source that is had by https.
+    pub http: bool,
+}
+
 impl Reach {
     /// Anywhere.
     #[must_use]
@@ -49,26 +58,32 @@ impl Reach {
         Self(None)
     }
 
-    /// Where this Source may lead: to private addresses if it is on one itself or `allow_private`; from https to http only with
-    /// `allow_http`.
+    /// Where this Source may lead: to private addresses if it is on one itself or that is allowed; from https to http only if that
+    /// is.
     #[must_use]
-    pub fn of(source: &Url, allow_private: bool, allow_http: bool) -> Self {
+    pub fn of(source: &Url, allowed: Allowed) -> Self {
         let proxies = PROXIES.iter().filter_map(|name| std::env::var(name).ok()).filter_map(|proxy| {
             let proxy = Url::parse(&proxy).or_else(|_| Url::parse(&format!("http://{proxy}"))).ok()?;
             proxy.host_str().map(str::to_ascii_lowercase)
         });
-        Self::from(source, proxies.collect(), allow_private, allow_http)
+        Self::from(source, proxies.collect(), allowed)
     }
 
-    fn from(source: &Url, proxies: Vec<String>, allow_private: bool, allow_http: bool) -> Self {
+    fn from(source: &Url, proxies: Vec<String>, allowed: Allowed) -> Self {
         let seen = match literal(source) {
             Some(address) if is_public(address) => PUBLIC,
             Some(_) => PRIVATE,
             None => UNSEEN,
         };
         let host = source.host_str().unwrap_or_default().to_ascii_lowercase();
-        let is_https_only = source.scheme() == "https" && !allow_http;
-        Self(Some(Arc::new(Home { host, allow_private, is_https_only, seen: AtomicU8::new(seen), proxies })))
+        let is_https_only = source.scheme() == "https" && !allowed.http;
+        Self(Some(Arc::new(Home {
+            host,
+            allow_private: allowed.private,
+            is_https_only,
+            seen: AtomicU8::new(seen),
+            proxies,
+        })))
     }
 
     /// Whether the Source was seen on a public address.
@@ -295,7 +310,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_public_source_leads_to_public_addresses_however_private_ones_are_spelled() {
-        let reach = Reach::from(&url("https://203.0.113.1/"), Vec::new(), false, true);
+        let reach = Reach::from(&url("https://203.0.113.1/"), Vec::new(), Allowed { private: false, http: true });
         for there in ["http://203.0.113.9/", "https://[2001:db8::1]/", "http://name.example/"] {
             reach.permits(&url(there)).await.unwrap();
         }
@@ -310,7 +325,10 @@ mod tests {
             let error = reach.permits(&url(there)).await.unwrap_err();
             assert!(matches!(error.trouble, Trouble::Private { moved: false, .. }), "{there}: {error}");
         }
-        for free in [Reach::anywhere(), Reach::from(&url("http://10.0.0.7:8080/"), Vec::new(), false, false)] {
+        for free in [
+            Reach::anywhere(),
+            Reach::from(&url("http://10.0.0.7:8080/"), Vec::new(), Allowed { private: false, http: false }),
+        ] {
             free.permits(&url("http://127.0.0.2/")).await.unwrap();
         }
     }
@@ -322,7 +340,7 @@ mod tests {
             ("https://203.0.113.1/", true, false),
             ("http://203.0.113.1/", false, false),
         ] {
-            let reach = Reach::from(&url(source), Vec::new(), false, allow_http);
+            let reach = Reach::from(&url(source), Vec::new(), Allowed { private: false, http: allow_http });
             let there = reach.permits(&url("http://203.0.113.9/")).await;
             let refused = matches!(&there, Err(SourceError { trouble: Trouble::Downgrade, .. }));
             assert_eq!(refused, is_refused, "{source} {allow_http}: {there:?}");
@@ -338,7 +356,7 @@ mod tests {
     #[tokio::test]
     async fn public_once_is_public_for_good() {
         let address = |text: &str| SocketAddr::new(text.parse().unwrap(), 0);
-        let reach = Reach::from(&url("https://source.example/"), Vec::new(), false, true);
+        let reach = Reach::from(&url("https://source.example/"), Vec::new(), Allowed { private: false, http: true });
         let home = reach.0.as_ref().unwrap();
         let private = vec![address("10.0.0.1")];
         assert_eq!(home.admit("Source.example", private.clone()).await, Ok(private.clone()));
@@ -355,11 +373,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_proxy_is_where_whoever_runs_the_machine_says() {
-        let reach = Reach::from(&url("https://203.0.113.1/"), vec!["localhost".to_owned()], false, true);
+        let reach = Reach::from(
+            &url("https://203.0.113.1/"),
+            vec!["localhost".to_owned()],
+            Allowed { private: false, http: true },
+        );
         assert!(reach.resolve("localhost".parse().unwrap()).await.is_ok());
         let error = reach.permits(&url("http://localhost/")).await.unwrap_err();
         assert!(matches!(error.trouble, Trouble::Private { .. }), "{error}");
-        let reach = Reach::from(&url("https://203.0.113.1/"), Vec::new(), false, true);
+        let reach = Reach::from(&url("https://203.0.113.1/"), Vec::new(), Allowed { private: false, http: true });
         let Err(error) = reach.resolve("localhost".parse().unwrap()).await else { panic!("it led to this machine") };
         assert!(error.downcast_ref::<Trouble>().is_some_and(|trouble| matches!(trouble, Trouble::Private { .. })));
     }

@@ -137,6 +137,15 @@ fn open_above(above: impl AsFd, name: &Path) -> rustix::io::Result<File> {
 /// The most symbolic links in a path, as the kernel has it.
 const MOST_LINKS: usize = 40;
 
+/// How a directory is entered.
+#[derive(Clone, Copy)]
+struct Entering {
+    /// Whether it is the one that is wanted, and not one above it.
+    is_last: bool,
+    /// Whether it is made if it is missing.
+    makes: bool,
+}
+
 /// A walk along a path, from directory to directory, each of which is checked before anything is looked up in it.
 struct Walk<'o> {
     owners: Owners<'o>,
@@ -158,33 +167,34 @@ impl<'o> Walk<'o> {
         self.at.last()
     }
 
-    /// Goes along a path. What is missing is made, if `make`: for its owner alone, but for what is above `last`, which anybody
-    /// may enter if root makes it, since the daemon may become another user.
-    fn along(&mut self, path: &Path, last: bool, make: bool) -> Result<(), Exposed> {
+    /// Goes along a path. What is made is for its owner alone, but for what is above the last directory, which anybody may enter if
+    /// root makes it, since the daemon may become another user.
+    fn along(&mut self, path: &Path, how: Entering) -> Result<(), Exposed> {
         let steps: Vec<Component<'_>> = path.components().collect();
         for (index, step) in steps.iter().enumerate() {
-            let is_last = last && index + 1 == steps.len();
+            let is_last = how.is_last && index + 1 == steps.len();
             match step {
                 Component::RootDir => self.at.truncate(1),
                 Component::ParentDir => self.at.truncate(self.at.len().saturating_sub(1).max(1)),
-                Component::Normal(name) => self.enter(Path::new(name), is_last, make)?,
+                Component::Normal(name) => self.enter(Path::new(name), Entering { is_last, ..how })?,
                 Component::CurDir | Component::Prefix(_) => {}
             }
         }
         Ok(())
     }
 
-    fn enter(&mut self, name: &Path, is_last: bool, make: bool) -> Result<(), Exposed> {
+    fn enter(&mut self, name: &Path, how: Entering) -> Result<(), Exposed> {
+        let Entering { is_last, makes } = how;
         let Some((above, path)) = self.here() else { return Ok(()) };
         let path = path.join(name);
         let io = |error: rustix::io::Errno| Exposed::io(&path, error);
         let found = rustix::fs::openat(above, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
-        let is_new = make && matches!(found, Err(rustix::io::Errno::NOENT));
+        let is_new = makes && matches!(found, Err(rustix::io::Errno::NOENT));
         if is_new {
             match rustix::fs::mkdirat(above, name, Mode::RWXU) {
                 Ok(()) => {}
                 // Another process made it since: it is checked as what was there before. What comes and goes ends the walk.
-                Err(rustix::io::Errno::EXIST) => return self.enter(name, is_last, false),
+                Err(rustix::io::Errno::EXIST) => return self.enter(name, Entering { makes: false, ..how }),
                 Err(error) => return Err(io(error)),
             }
         } else {
@@ -198,7 +208,7 @@ impl<'o> Walk<'o> {
                 self.owners.check_owner(&path, metadata.uid(), false)?;
                 let target = rustix::fs::readlinkat(&found, "", Vec::new()).map_err(io)?;
                 let target = PathBuf::from(std::ffi::OsString::from_vec(target.into_bytes()));
-                return self.along(&target, is_last, make);
+                return self.along(&target, how);
             }
         }
         let directory = if is_last { open_directory(above, name) } else { open_above(above, name) }.map_err(io)?;
@@ -218,7 +228,7 @@ impl<'o> Walk<'o> {
 /// If it is exposed, or cannot be made or opened.
 pub fn open(path: &Path, owners: Owners<'_>) -> Result<(OwnedFd, PathBuf), Exposed> {
     let mut walk = Walk::new(owners)?;
-    walk.along(path, true, true)?;
+    walk.along(path, Entering { is_last: true, makes: true })?;
     // A path that ends in a link to a directory above ends in one that was checked as such.
     if let Some((directory, path)) = walk.here() {
         owners.check(path, directory, true)?;
@@ -239,7 +249,7 @@ pub fn open(path: &Path, owners: Owners<'_>) -> Result<(OwnedFd, PathBuf), Expos
 /// If it is exposed, or is not empty.
 pub fn remove_empty(path: &Path, owners: Owners<'_>) -> Result<(), Exposed> {
     let mut walk = Walk::new(owners)?;
-    walk.along(path, true, false)?;
+    walk.along(path, Entering { is_last: true, makes: false })?;
     let [.., (above, _), (_, path)] = walk.at.as_slice() else { return Ok(()) };
     let name = path.file_name().unwrap_or_default();
     rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR).map_err(|error| Exposed::io(path, error))

@@ -150,3 +150,12 @@ pub struct TimeMapRow {
     /// When it was read last, by our clock, in nanoseconds.
     pub read: i64,
 }
+
+/// What a server answered for a place where a version can be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answered {
+    /// It is no more.
+    Gone,
+    /// It gave the original bytes, which the archive has beside the ones that it rewrote.
+    Original,
+}

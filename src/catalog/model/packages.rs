@@ -43,3 +43,14 @@ pub struct PackageRow {
     /// Whether an archive has it: what lies in it can be had for good.
     pub archived: bool,
 }
+
+/// How much of a package is here.
+#[derive(Clone, Copy, Debug)]
+pub struct PackageBytes {
+    /// How many bytes.
+    pub bytes: u64,
+    /// Whether these are all.
+    pub whole: bool,
+    /// Whether they are not what the dump says of the package.
+    pub doubtful: bool,
+}

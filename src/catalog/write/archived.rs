@@ -13,6 +13,7 @@ use rusqlite::params;
 
 use crate::catalog::db::names::{OWN, resource_of};
 use crate::catalog::error::CatalogError;
+use crate::catalog::model::mementos::Answered;
 use crate::catalog::model::mementos::{Memento, TimeMapRow};
 use crate::catalog::model::origin::How;
 use crate::catalog::model::record::{Extra, Record};
@@ -509,12 +510,12 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// The server said that a place of a version is no more, or it gave the bytes: where the archive has the
-    /// original ones, if `original` says so.
+    /// A server answered for a place of a version.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn place_is(&self, version: i64, url: &str, gone: bool, original: bool) -> Result<()> {
+    pub fn place_is(&self, version: i64, url: &str, answered: Answered) -> Result<()> {
+        let (gone, original) = (answered == Answered::Gone, answered == Answered::Original);
         self.connection()
             .prepare_cached(
                 "INSERT INTO memento (version, url, negotiated, gone, original) VALUES (?1, ?2, 0, ?3, ?4)

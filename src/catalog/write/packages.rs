@@ -5,6 +5,7 @@ use rusqlite::params;
 
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::integers::signed;
+use crate::catalog::model::packages::PackageBytes;
 use crate::catalog::model::packages::PackageRow;
 use crate::catalog::write::transaction::Transaction;
 use crate::document::Datetime;
@@ -75,11 +76,12 @@ impl Transaction<'_> {
         self.package_gone(id, true)
     }
 
-    /// So many bytes of a package are here; `whole`: all of them. Returns how many were before.
+    /// So much of a package is here. Returns how many bytes were before.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn package_has(&self, id: i64, bytes: u64, whole: bool, doubtful: bool, now: Datetime) -> Result<u64> {
+    pub fn package_has(&self, id: i64, here: PackageBytes, now: Datetime) -> Result<u64> {
+        let PackageBytes { bytes, whole, doubtful } = here;
         let before: Option<i64> = self
             .connection()
             .prepare_cached("SELECT bytes FROM package WHERE id = ?1")?

@@ -5,6 +5,15 @@ use crate::catalog::Difference;
 /// The most findings of one kind that are told one by one.
 const MOST_TOLD: usize = 10_000;
 
+/// What is audited beside the lists, and what becomes of what is found.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AuditScope {
+    /// Whether what is in the store is held to its hashes, and rows to each other.
+    pub content: bool,
+    /// Whether content that is corrupt is let go.
+    pub repair: bool,
+}
+
 /// Something that is not as it should be.
 #[derive(Clone, Debug)]
 pub struct Finding {

@@ -10,6 +10,7 @@ use futures_util::StreamExt as _;
 use tokio::sync::Mutex;
 
 use super::cache;
+use super::finding::AuditScope;
 use super::finding::{Audit, Finding};
 use crate::catalog::{CatalogError, Compared, Comparison, Difference, SetRow, SetState, Snapshot};
 use crate::document::{Capability, Datetime, Facts};
@@ -23,21 +24,12 @@ use crate::sync::documents::spooled::Spooled;
 use crate::sync::documents::{dumps, fetch, lists};
 use crate::sync::error::SyncError;
 
-/// What is audited beside the lists, and what becomes of what is found.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::sync) struct Depth {
-    /// Whether what is in the store is held to its hashes, and rows to each other.
-    pub(in crate::sync) content: bool,
-    /// Whether content that is corrupt is let go.
-    pub(in crate::sync) repair: bool,
-}
-
 /// Compares the mirror with the Source's lists, and what `depth` says. While lists are compared, the `turn` of syncs is held.
 pub(in crate::sync) async fn audit(
     context: &Arc<Context>,
     contents: &Arc<Contents>,
     turn: &Mutex<()>,
-    depth: Depth,
+    depth: AuditScope,
 ) -> Result<Audit, SyncError> {
     let mut audit = Audit::default();
     context.status.phase("comparing");
@@ -50,10 +42,10 @@ async fn look(
     context: &Arc<Context>,
     contents: &Arc<Contents>,
     turn: &Mutex<()>,
-    depth: Depth,
+    depth: AuditScope,
     audit: &mut Audit,
 ) -> Result<(), SyncError> {
-    let Depth { content, repair } = depth;
+    let AuditScope { content, repair } = depth;
     match compare_all(context, turn, audit).await {
         Err(error) if content && !repair && (context.config.offline || error.is_away()) => {
             *audit = Audit { not_compared: Some(error.to_string()), ..Audit::default() };

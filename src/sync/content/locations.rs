@@ -7,6 +7,7 @@
 use super::fetch::Contents;
 use super::flight::Failure;
 use super::location::{Location, duplicates, expected, represented};
+use crate::catalog::Answered;
 use crate::catalog::{MementoRow, VersionRow};
 use crate::source::{SourceError, Trouble, locations};
 
@@ -59,19 +60,17 @@ impl Contents {
     /// Notes what came of asking a place that is a version's alone.
     pub(in crate::sync) async fn place_told(&self, version: i64, place: &Location, result: Result<(), &SourceError>) {
         let Some(memento) = place.memento.clone() else { return };
-        let gone = match result {
-            Ok(()) => false,
+        let answered = match result {
+            Ok(()) if memento.original => Answered::Original,
+            Ok(()) => return,
             // The other form may still be there.
             Err(error) if memento.original || !is_gone(error) => return,
-            Err(_) => true,
+            Err(_) => Answered::Gone,
         };
-        if !gone && !memento.original {
-            return;
-        }
         let write = self.context.write_queue.step(move |writer| {
             // If this is lost with the machine's power, it is found out again.
             let transaction = writer.begin(false)?;
-            transaction.place_is(version, &memento.url, gone, memento.original)?;
+            transaction.place_is(version, &memento.url, answered)?;
             Ok(((), transaction.commit()?))
         });
         if let Err(error) = write.await {

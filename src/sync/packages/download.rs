@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::opened::{LEAST_PART, begin_recast, get, most, take};
 use super::recast;
+use crate::catalog::PackageBytes;
 use crate::catalog::{PackageRow, Stored};
 use crate::source::{Asked, Expected, Hasher, SourceError, Trouble, verify};
 use crate::store::boot::boot_id;
@@ -365,7 +366,8 @@ async fn recast(context: &Context, package: &Arc<Package>, kind: recast::Kind, d
         context.store.forget_package_notes(package.id).map_err(disk)?;
         context.store.replace_package(package.id, made.file).map_err(disk)?;
         recast_to(context, package, made.size).await?;
-        let noted = context.write_queue.package_has(package.id, made.size, true, doubtful).await;
+        let here = PackageBytes { bytes: made.size, whole: true, doubtful };
+        let noted = context.write_queue.package_has(package.id, here).await;
         noted.map_err(|error| failed(Trouble::Disk(error.to_string())))
     };
     let replaced = replaced.await;
@@ -429,7 +431,9 @@ async fn has_now(context: &Context, package: &Package, is_whole: bool) {
     };
     package.counted.store(bytes, Ordering::Release);
     let doubtful = package.doubtful.load(Ordering::Acquire);
-    if let Err(error) = context.write_queue.package_has(package.id, bytes, is_whole, doubtful).await {
+    if let Err(error) =
+        context.write_queue.package_has(package.id, PackageBytes { bytes, whole: is_whole, doubtful }).await
+    {
         context.status.error(&error.to_string());
     }
 }

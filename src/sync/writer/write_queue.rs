@@ -19,6 +19,7 @@ use super::durability::{flush, on_disk, recheck};
 use super::eviction;
 use super::facts::{self, Fact, Written};
 use super::open_files::OpenFiles;
+use crate::catalog::PackageBytes;
 use crate::catalog::{
     CatalogError, Changes, Content, KnownContent, Looked, MemberState, News, Stored, Transaction, Writer,
 };
@@ -337,25 +338,19 @@ impl WriteQueue {
         self.write(move |transaction| transaction.package_recast(package, size)).await
     }
 
-    /// So many bytes of a package are here.
-    pub(in crate::sync) async fn package_has(
-        &self,
-        package: i64,
-        bytes: u64,
-        whole: bool,
-        doubtful: bool,
-    ) -> Result<(), SyncError> {
+    /// So much of a package is here.
+    pub(in crate::sync) async fn package_has(&self, package: i64, here: PackageBytes) -> Result<(), SyncError> {
         let before = self
             .step(move |writer| {
                 // If this is lost with the machine's power, the package comes anew.
                 let transaction = writer.begin(false)?;
-                let before = transaction.package_has(package, bytes, whole, doubtful, Datetime::now())?;
+                let before = transaction.package_has(package, here, Datetime::now())?;
                 Ok((before, transaction.commit()?))
             })
             .await?;
         // Somebody may count anew in between: no less than nothing is ever left.
         let _ = self.0.stored.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |stored| {
-            Some(stored.saturating_add(bytes).saturating_sub(before))
+            Some(stored.saturating_add(here.bytes).saturating_sub(before))
         });
         self.keep_to_the_limit().await;
         Ok(())
