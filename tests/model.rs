@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use support::channel::Channel;
-use support::faulty::{Fault, Faulty, LARGE, Network};
+use support::faulty::{Fault, Faulty, LARGE, Network, WINDOW};
 use support::history::{History, Style};
 use support::{Mirror, run, scramble, sha256, text};
 
@@ -677,6 +677,10 @@ impl Model {
     /// Something bad happens while the mirror follows.
     fn storm(&mut self, lasts: bool) {
         self.moment_is_looked_at_early();
+        if self.kind.style.slides && self.next(6) == 0 {
+            // What has changed leaves the list before the mirror asks for it.
+            std::thread::sleep(Duration::from_secs(WINDOW.unsigned_abs() + 1));
+        }
         let rates = match lasts {
             _ if self.kind.style.bare => [0; 4],
             true => [0, 0, 100, 300],

@@ -153,7 +153,7 @@ impl Fault {
 }
 
 /// How many seconds a window of changes reaches back.
-const WINDOW: i64 = 2;
+pub const WINDOW: i64 = 2;
 
 /// A page for people, where something else is listed.
 const PAGE: &str = "<!DOCTYPE html><html><body>Please accept our cookies</body></html>";
