@@ -320,7 +320,7 @@ impl Engine {
     ///
     /// # Errors
     /// If nothing could be synced; what was mirrored stays.
-    pub async fn sync(self: &Arc<Self>, trigger: Trigger) -> Result<Summary, SyncError> {
+    pub async fn sync(&self, trigger: Trigger) -> Result<Summary, SyncError> {
         let _turn = self.turn.lock().await;
         if self.context.config.offline {
             return Err(SyncError::Unfit("the mount is offline (-o offline); the Source is left alone".to_owned()));
@@ -377,7 +377,7 @@ impl Engine {
     ///
     /// # Errors
     /// If the Source or the cache cannot be read.
-    pub async fn audit(self: &Arc<Self>, scope: AuditScope) -> Result<Audit, SyncError> {
+    pub async fn audit(&self, scope: AuditScope) -> Result<Audit, SyncError> {
         let found = self.compare(scope).await?;
         if !scope.repair || found.in_sync() {
             return Ok(found);
@@ -417,7 +417,7 @@ impl Engine {
     ///
     /// # Errors
     /// If a pattern is none, the catalog cannot be written, or such lists cannot be read.
-    pub async fn show(self: &Arc<Self>, wish: impl FnOnce(Wish) -> Wish + Send + 'static) -> Result<(), SyncError> {
+    pub async fn show(&self, wish: impl FnOnce(Wish) -> Wish + Send + 'static) -> Result<(), SyncError> {
         self.context
             .write_queue
             .step(move |writer| {
@@ -452,7 +452,7 @@ impl Engine {
     /// As [`Engine::ready`], for a reader. Also brings what is likely to be read next from the disk, on the threads of `runtime`
     /// that may block.
     #[must_use]
-    pub fn reading(self: &Arc<Self>, version: i64, runtime: &tokio::runtime::Handle) -> Option<Ready> {
+    pub fn reading(&self, version: i64, runtime: &tokio::runtime::Handle) -> Option<Ready> {
         let (ready, after) = self.readahead.reading(version);
         for share in after.map(|after| self.readahead.following(after)).unwrap_or_default() {
             let readahead = Arc::clone(&self.readahead);
@@ -466,7 +466,7 @@ impl Engine {
     ///
     /// # Errors
     /// If it cannot be had.
-    pub async fn read(self: &Arc<Self>, version: i64, offset: u64, len: u64) -> Result<Ready, Failure> {
+    pub async fn read(&self, version: i64, offset: u64, len: u64) -> Result<Ready, Failure> {
         self.contents.read(version, offset, len).await
     }
 
@@ -483,7 +483,7 @@ impl Engine {
     }
 
     /// Asks a server whether it has other content for a version; false if there is a new version now.
-    pub async fn revalidate(self: &Arc<Self>, version: i64) -> bool {
+    pub async fn revalidate(&self, version: i64) -> bool {
         self.contents.revalidate_soon(version).await != Revalidated::Superseded
     }
 
@@ -491,13 +491,13 @@ impl Engine {
     ///
     /// # Errors
     /// If it cannot be had.
-    pub async fn size(self: &Arc<Self>, version: i64) -> Result<u64, Failure> {
+    pub async fn size(&self, version: i64) -> Result<u64, Failure> {
         self.contents.size(version).await
     }
 
     /// Somebody lists a directory in which the sizes of these versions are not known: they will be
     /// asked for next.
-    pub fn expect_sizes(self: &Arc<Self>, versions: Vec<i64>) {
+    pub fn expect_sizes(&self, versions: Vec<i64>) {
         self.contents.expect_sizes(versions);
     }
 
@@ -513,7 +513,7 @@ impl Engine {
     /// # Errors
     /// If the catalog fails. Files that cannot be had are counted.
     pub async fn fetch(
-        self: &Arc<Self>,
+        &self,
         wanted: Wanted,
         pin: bool,
         tell: impl FnMut(u64, u64, u64) + Send,

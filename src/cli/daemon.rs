@@ -267,7 +267,7 @@ async fn serve(task: &Task, prepared: Prepared, exposed: bool, tell: &Tell) -> D
         first = first_sync(task, tell, &engine, complete, found, note) => first.map(|()| None),
         asked = &mut ended => Ok(Some(asked)),
     };
-    let mut behind = engine.go_on_behind();
+    let mut behind = engine.spawn_background_tasks();
     // What ends it: a signal, or the mount that is gone; or a first sync that failed.
     let (asked, failure) = match first {
         Ok(None) => (ended.await, None),

@@ -55,7 +55,7 @@ impl Background {
 impl Engine {
     /// Does all that is done behind, until it is dropped. Each is a task: what keeps one busy keeps no other.
     #[must_use]
-    pub fn go_on_behind(self: &Arc<Self>) -> JoinSet<()> {
+    pub fn spawn_background_tasks(self: &Arc<Self>) -> JoinSet<()> {
         let mut behind = JoinSet::new();
         let own = Arc::clone(self);
         behind.spawn(async move { own.follow().await });
@@ -64,7 +64,7 @@ impl Engine {
         behind.spawn(fetch_ahead(Arc::clone(&self.contents), self.signals.wanted.subscribe()));
         behind.spawn(forget_history(Arc::clone(&self.context)));
         behind.spawn(archives::reach_back(Arc::clone(&self.context), self.signals.asked.subscribe()));
-        behind.spawn(orphans::let_leftovers_go(Arc::clone(&self.context), self.background.opened));
+        behind.spawn(orphans::delete_orphans(Arc::clone(&self.context), self.background.opened));
         behind
     }
 

@@ -13,7 +13,7 @@ const MARGIN: Duration = Duration::from_secs(2);
 
 /// Lets content go that is nobody's, and came before this process was `opened`. What this process brought is left alone: it may
 /// be on its way into the catalog.
-pub(super) async fn let_leftovers_go(context: Arc<Context>, opened: SystemTime) {
+pub(super) async fn delete_orphans(context: Arc<Context>, opened: SystemTime) {
     if !context.write_queue.was_cut_off() {
         return;
     }
@@ -48,6 +48,6 @@ async fn leftovers(context: &Context, folder: u8, since: SystemTime) -> Result<(
     match nobodys.is_empty() {
         true => Ok((0, 0)),
         // The same content may come anew meanwhile.
-        false => context.write_queue.let_leftovers_go(nobodys).await,
+        false => context.write_queue.delete_orphans(nobodys).await,
     }
 }

@@ -1,9 +1,11 @@
 //! Long work on a thread of a lower priority: whoever reads a file of the mount gets the processor first.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::{Mutex, OnceLock, PoisonError, mpsc};
+use std::sync::{Mutex, OnceLock, mpsc};
 
 use tokio::sync::oneshot;
+
+use super::lock::locked;
 
 /// What is added to the nice value of such a thread.
 const ADDED_NICE: i32 = 10;
@@ -35,7 +37,7 @@ pub(super) async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'st
     }
     if let Some(jobs) = JOBS.get() {
         // The thread lives as long as the process.
-        let _ = jobs.lock().unwrap_or_else(PoisonError::into_inner).send(Box::new(job));
+        let _ = locked(&jobs).send(Box::new(job));
     }
     result.await.map_err(|_| std::io::Error::other("the program panicked while it read a document; see the log"))
 }

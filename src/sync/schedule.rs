@@ -27,11 +27,11 @@ use crate::catalog::SetRow;
 use crate::printable;
 use crate::source::FoundSet;
 
-/// The most of those texts that are kept, and the most characters of each.
+/// The most reasons for missing sets that are kept, and the most characters of a reason.
 const MOST_LACKING: usize = 20;
 const MOST_TEXT: usize = 500;
 
-/// SyncScope thorough a sync is.
+/// How thorough a sync is.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SyncScope {
     /// Whether lists are read even where changes tell enough.
@@ -69,13 +69,13 @@ async fn from_the_top(
     context: &Arc<Context>,
     trigger: Trigger,
     announced: Announced,
-    how: SyncScope,
+    scope: SyncScope,
 ) -> Result<Summary, SyncError> {
-    let SyncScope { lists, accept_deletions, .. } = how;
+    let SyncScope { lists, accept_deletions, .. } = scope;
     let mut so_far = Summary::default();
     if let Some(chosen) = remembered(context, &trigger).await? {
-        let how = SyncScope { lists: announced.lists, wide: announced.named, accept_deletions: false };
-        match all(context, chosen, how, true).await {
+        let scope = SyncScope { lists: announced.lists, wide: announced.named, accept_deletions: false };
+        match all(context, chosen, scope, true).await {
             Ok((summary, true)) => return Ok(summary),
             // What was remembered is not where it was.
             Ok((summary, false)) => so_far = summary,
@@ -97,8 +97,8 @@ async fn from_the_top(
     let lacking: Vec<String> = lacking.iter().take(MOST_LACKING).map(shown).collect();
     lacking.iter().for_each(|text| context.status.warning(text));
     remember(context, &chosen, found.complete, &lacking).await?;
-    let how = SyncScope { lists: lists || announced.lists, wide: true, accept_deletions };
-    let (summary, _) = all(context, chosen, how, false).await?;
+    let scope = SyncScope { lists: lists || announced.lists, wide: true, accept_deletions };
+    let (summary, _) = all(context, chosen, scope, false).await?;
     so_far.add(&summary);
     Ok(Summary { partial: summary.partial || !found.complete, ..so_far })
 }
@@ -107,7 +107,7 @@ async fn from_the_top(
 async fn all(
     context: &Arc<Context>,
     chosen: Vec<(SetRow, FoundSet)>,
-    how: SyncScope,
+    scope: SyncScope,
     remembered: bool,
 ) -> Result<(Summary, bool), SyncError> {
     let mut summary = Summary::default();
@@ -115,7 +115,7 @@ async fn all(
     let mut synced = false;
     for (row, found) in chosen {
         let (id, errors) = (row.id, context.status.errors().1);
-        let one = set::bring(context, row, &found, how, remembered).await;
+        let one = set::bring(context, row, &found, scope, remembered).await;
         let why = match &one {
             Ok(Some(part)) if part.partial => Some(why_partial(context, errors)),
             Ok(_) => None,

@@ -1,11 +1,12 @@
 //! What the engine is doing, for whoever asks.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use super::lock::locked;
 use crate::document::Datetime;
 use crate::printable;
 
@@ -142,7 +143,7 @@ pub struct Trouble {
 
 impl Status {
     fn with<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> T {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        change(&mut locked(&self.0))
     }
 
     /// Something went wrong: into the status and the log.

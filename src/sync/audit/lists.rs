@@ -24,16 +24,16 @@ use crate::sync::documents::spooled::Spooled;
 use crate::sync::documents::{dumps, fetch, lists};
 use crate::sync::error::SyncError;
 
-/// Compares the mirror with the Source's lists, and what `depth` says. While lists are compared, the `turn` of syncs is held.
+/// Compares the mirror with the Source's lists, and what `scope` says. While lists are compared, the `turn` of syncs is held.
 pub(in crate::sync) async fn audit(
     context: &Arc<Context>,
     contents: &Arc<Contents>,
     turn: &Mutex<()>,
-    depth: AuditScope,
+    scope: AuditScope,
 ) -> Result<Audit, SyncError> {
     let mut audit = Audit::default();
     context.status.phase("comparing");
-    let result = look(context, contents, turn, depth, &mut audit).await;
+    let result = look(context, contents, turn, scope, &mut audit).await;
     context.status.phase("idle");
     result.map(|()| audit)
 }
@@ -42,10 +42,10 @@ async fn look(
     context: &Arc<Context>,
     contents: &Arc<Contents>,
     turn: &Mutex<()>,
-    depth: AuditScope,
+    scope: AuditScope,
     audit: &mut Audit,
 ) -> Result<(), SyncError> {
-    let AuditScope { content, repair } = depth;
+    let AuditScope { content, repair } = scope;
     match compare_all(context, turn, audit).await {
         Err(error) if content && !repair && (context.config.offline || error.is_away()) => {
             *audit = Audit { not_compared: Some(error.to_string()), ..Audit::default() };

@@ -3,7 +3,7 @@
 //! A patch is worth it only where the version before is here, and is used only if what it makes is what the
 //! Source lists of the result, by hash. Anything else, and the resource itself is fetched.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use super::fetch::Contents;
 use super::flight::Flight;
@@ -14,6 +14,7 @@ use crate::patch::{self, Kind};
 use crate::source::{Asked, Hasher, verify};
 use crate::store::Body;
 use crate::sync::config::Verify;
+use crate::sync::lock::locked;
 use crate::sync::packages;
 use crate::sync::transfer::package::archived;
 use crate::sync::writer::open_files::Ready;
@@ -42,7 +43,7 @@ impl Contents {
     /// Makes a version from one before it that is here; `None` if that cannot be done, or not in a part of the
     /// time that a reader waits: then there is enough left to fetch it.
     pub(in crate::sync) async fn patched(self: &Arc<Self>, row: &VersionRow, flight: &Flight) -> Option<Content> {
-        if self.unpatchable.lock().unwrap_or_else(PoisonError::into_inner).contains(&row.id) {
+        if locked(&self.unpatchable).contains(&row.id) {
             return None;
         }
         let (base, steps) = self.steps_to(row)?;
@@ -51,7 +52,7 @@ impl Contents {
         let made = made.ok().flatten();
         if made.is_none() {
             tracing::info!(uri = row.uri, "its patches do not make it; it is fetched whole");
-            self.unpatchable.lock().unwrap_or_else(PoisonError::into_inner).put(row.id, ());
+            locked(&self.unpatchable).put(row.id, ());
         }
         made
     }

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
@@ -22,6 +22,7 @@ use crate::sync::apply::changes;
 use crate::sync::apply::changes::{Delivered, Told};
 use crate::sync::context::Context;
 use crate::sync::error::SyncError;
+use crate::sync::lock::locked;
 use crate::sync::notification_body;
 use crate::sync::notification_body::Announced;
 use crate::sync::summary::Summary;
@@ -117,7 +118,7 @@ impl Inbox {
 
     /// Whether a ping of a channel was written down within the last second; if not, this one is to be.
     fn pinged_lately(&self, channel: i64) -> bool {
-        let mut pinged = self.pinged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pinged = locked(&self.pinged);
         let now = Instant::now();
         let lately = pinged.get(&channel).is_some_and(|last| now.duration_since(*last) < SPREAD);
         if !lately {
@@ -127,7 +128,7 @@ impl Inbox {
     }
 
     fn note(&self, channel: i64, change: impl FnOnce(&mut Heard)) {
-        change(self.heard.lock().unwrap_or_else(PoisonError::into_inner).entry(channel).or_default());
+        change(locked(&self.heard).entry(channel).or_default());
     }
 
     /// What there is when the lists are begun to be read.
@@ -280,7 +281,7 @@ impl Inbox {
     /// What came on a channel since the mount.
     #[must_use]
     pub fn heard(&self, channel: i64) -> Heard {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner).get(&channel).copied().unwrap_or_default()
+        locked(&self.heard).get(&channel).copied().unwrap_or_default()
     }
 
     /// Changes that polls found while everything was to be delivered.
@@ -292,7 +293,7 @@ impl Inbox {
     /// Deliveries that were kept, and gaps, since the mount, on all channels that ever were.
     #[must_use]
     pub fn heard_in_all(&self) -> (u64, u64) {
-        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let heard = locked(&self.heard);
         heard.values().fold((0, 0), |(received, gaps), one| (received + one.received, gaps + one.gaps))
     }
 

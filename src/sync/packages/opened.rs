@@ -14,10 +14,10 @@ use crate::sync::transfer::package::{Known, NOWHERE, Package};
 use crate::sync::transfer::sparse::{Notes, Parts, Result};
 
 /// Packages up to this size are waited for rather than read aside, if they come.
-pub(in crate::sync) const SMALL: u64 = 16 << 20;
+pub(super) const SMALL: u64 = 16 << 20;
 
 /// How often it is noted that a package is in use.
-pub(in crate::sync) const TOUCH_EVERY: Duration = Duration::from_secs(10);
+const TOUCH_EVERY: Duration = Duration::from_secs(10);
 
 /// A package by its number.
 pub(in crate::sync) fn get(context: &Context, id: i64) -> Option<Arc<Package>> {

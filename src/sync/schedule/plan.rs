@@ -100,7 +100,7 @@ impl Plan {
         }
     }
 
-    /// Whether lists are to be read for changes that cannot be: that they were not yet, in this sync, is for the caller to say.
+    /// Whether lists are read because changes cannot be. The caller knows whether they were read in this sync already.
     pub(super) fn replaces_changes(self, outcome: &Outcome, lost: &LostFeeds) -> bool {
         let nothing_to_follow = matches!(outcome, Outcome::NoFeed) && lost.is_empty();
         self.lists.is_none() && (nothing_to_follow || lost.wants_lists())

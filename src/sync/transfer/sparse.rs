@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -18,6 +18,7 @@ use super::ranges::Ranges;
 use crate::source::{Answer, Asked, Client, SourceError, Trouble};
 use crate::store::Store;
 use crate::store::boot::boot_id;
+use crate::sync::lock::locked;
 use crate::sync::status::Status;
 
 /// How much is fetched at once around a part that a reader waits for.
@@ -46,12 +47,12 @@ impl Parts {
     }
 
     pub(in crate::sync) fn ranges(&self) -> MutexGuard<'_, Ranges> {
-        self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.ranges)
     }
 
     /// A reader waits for this part.
     pub(in crate::sync) fn want(&self, begin: u64, end: u64) {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner).push((begin, end));
+        locked(&self.wanted).push((begin, end));
     }
 
     /// There was progress.
@@ -310,7 +311,7 @@ impl Fill<'_> {
     fn fetch_parts(&self, at: u64, notes: &Notes, parts: &mut tokio::task::JoinSet<()>) {
         while parts.try_join_next().is_some() {}
         let Some(total) = notes.total else { return };
-        let mut wanted = self.parts.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut wanted = locked(&self.parts.wanted);
         while parts.len() < MOST_PARTS
             && let Some((begin, end)) = wanted.pop()
         {

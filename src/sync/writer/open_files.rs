@@ -2,13 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use lru::LruCache;
 
 use crate::bounds::{self, Bounds};
 use crate::catalog::Stored;
 use crate::store::Body;
+use crate::sync::lock::locked;
 use crate::sync::transfer::package::Package;
 
 /// The most bytes of inflated content that stay in memory.
@@ -53,7 +54,7 @@ impl OpenFiles {
     }
 
     fn with<T>(&self, look: impl FnOnce(&mut Inner) -> T) -> T {
-        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        look(&mut locked(&self.0))
     }
 
     pub(in crate::sync) fn get(&self, version: i64) -> Option<Ready> {

@@ -10,7 +10,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
@@ -26,6 +26,7 @@ use crate::catalog::{
 use crate::document::Datetime;
 use crate::store::{Object, Store};
 use crate::sync::error::SyncError;
+use crate::sync::lock::locked;
 use crate::sync::priority;
 use crate::sync::status::Status;
 
@@ -146,7 +147,7 @@ impl WriteQueue {
 
     /// Looks at what the writer knows.
     pub(in crate::sync) fn with<T>(&self, look: impl FnOnce(&mut Writer) -> T) -> T {
-        look(&mut self.0.writer.lock().unwrap_or_else(PoisonError::into_inner))
+        look(&mut locked(&self.0.writer))
     }
 
     /// Runs a step on the thread of the writer, and announces what it changed. It is done also if the caller goes away.
@@ -157,7 +158,7 @@ impl WriteQueue {
         let write_queue = self.clone();
         let (finish, finished) = oneshot::channel();
         let job = move || {
-            let mut writer = write_queue.0.writer.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut writer = locked(&write_queue.0.writer);
             // What a long step left is written back behind, unless that takes too long.
             let is_long =
                 !write_queue.0.long_step.load(Ordering::Acquire) && writer.log_size() > write_queue.0.limits.log;
@@ -230,7 +231,7 @@ impl WriteQueue {
     }
 
     fn locked(&self) -> MutexGuard<'_, Pending> {
-        self.0.pending.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0.pending)
     }
 
     /// Content of a version has come into the store.
@@ -434,7 +435,7 @@ impl WriteQueue {
 
     /// Lets content go that is nobody's: of these files those that are as old as they were, and of which the catalog knows
     /// nothing. Returns how many files and bytes that were.
-    pub(in crate::sync) async fn let_leftovers_go(&self, files: Vec<Object>) -> Result<(u64, u64), SyncError> {
+    pub(in crate::sync) async fn delete_orphans(&self, files: Vec<Object>) -> Result<(u64, u64), SyncError> {
         let (own, store) = (self.clone(), Arc::clone(&self.0.store));
         self.step(move |writer| {
             let (readers, mut gone) = (writer.readers(), (0, 0));
