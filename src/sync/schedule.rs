@@ -152,7 +152,7 @@ fn why_partial(context: &Context, before: u64) -> String {
 }
 
 /// Keeps why not all of a set is in step: what a feed, or a list, has not told shows nowhere else.
-async fn note_behind(context: &Arc<Context>, id: i64, why: Option<String>) -> Result<(), SyncError> {
+async fn note_behind(context: &Context, id: i64, why: Option<String>) -> Result<(), SyncError> {
     let why = why.map(|why| printable::short_line(&why, MOST_TEXT));
     if context.readers.ask(|reader| reader.meta(&format!("behind {id}")))?.unwrap_or_default()
         == why.as_deref().unwrap_or_default()

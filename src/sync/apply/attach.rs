@@ -314,7 +314,7 @@ pub(in crate::sync) fn beside_list(
 /// Gives the versions of a list the members of the packages whose manifests were read beside it. What was
 /// listed just now is looked at no second time: `recent` knows it.
 pub(in crate::sync) async fn attach(
-    context: &Arc<Context>,
+    context: &Context,
     set: &SetRow,
     manifests: Vec<Spooled>,
     mut recent: Recent,

@@ -210,7 +210,7 @@ pub(in crate::sync) async fn bring(
 }
 
 async fn survey(
-    context: &Arc<Context>,
+    context: &Context,
     chain: Chain,
     covered: Option<Datetime>,
     budget: &Arc<Budget>,
@@ -231,7 +231,7 @@ async fn survey(
 }
 
 async fn surveyed(
-    context: &Arc<Context>,
+    context: &Context,
     documents: Vec<Spooled>,
     feed: Feed,
     covered: Option<Datetime>,

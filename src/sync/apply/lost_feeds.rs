@@ -1,7 +1,5 @@
 //! Changes that were followed, or are offered, and cannot be read: what is missed until lists make up for them.
 
-use std::sync::Arc;
-
 use super::baseline::Edition;
 use crate::catalog::{Feed, SetRow};
 use crate::document::Datetime;
@@ -37,7 +35,7 @@ impl LostFeeds {
 /// of earlier changes, and if a feed comes back, its changes before the lists are added to the history. Without such lists,
 /// something may be missing: then the answer is true, and the reason is kept.
 pub(in crate::sync) async fn without(
-    context: &Arc<Context>,
+    context: &Context,
     set: &SetRow,
     gone: LostFeeds,
     edition: Option<Edition>,

@@ -57,7 +57,7 @@ impl Beside {
     /// See [`Beside::read`].
     pub(in crate::sync) async fn give(
         mut self,
-        context: &Arc<Context>,
+        context: &Context,
         set: &SetRow,
         recent: Recent,
     ) -> Result<(), SyncError> {
@@ -271,7 +271,7 @@ fn said(from: &From, dump: &Dump, fit: Fit) -> (&'static str, String) {
     ("dump", why)
 }
 
-async fn note(context: &Arc<Context>, set: &SetRow, from: &str, why: String) -> Result<(), SyncError> {
+async fn note(context: &Context, set: &SetRow, from: &str, why: String) -> Result<(), SyncError> {
     tracing::info!(set = set.key, from, why, "seed");
     let (id, seed) = (set.id, Seed { from: from.to_owned(), why });
     context.write_queue.write(move |transaction| transaction.set_seed(id, &seed)).await

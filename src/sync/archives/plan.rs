@@ -4,7 +4,6 @@
 //! tells no changes, its lists are followed: between two of them, an archive may know more.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::Arc;
 
 use crate::bounds;
 use crate::catalog::{ArchivedRow, Reach, SetRow, SetState};
@@ -54,11 +53,7 @@ pub(in crate::sync) struct Plan {
 
 impl Plan {
     /// Finds out what is to be read; none where nothing is known yet that it could be added to.
-    pub(in crate::sync) async fn of(
-        context: &Arc<Context>,
-        set: &SetRow,
-        reach: &Reach,
-    ) -> Result<Option<Self>, SyncError> {
+    pub(in crate::sync) async fn of(context: &Context, set: &SetRow, reach: &Reach) -> Result<Option<Self>, SyncError> {
         let offers = context.readers.ask(|reader| reader.offers(set.id))?;
         let urls = |capability: Capability| {
             offers.iter().filter(move |offer| offer.capability == capability).map(|offer| offer.url.clone())
@@ -133,7 +128,7 @@ impl Plan {
 /// The documents that archives name, and those below them; or what is at their place, if it is no archive. What does not say
 /// itself when it begins is looked at, unless it is `done`.
 async fn named(
-    context: &Arc<Context>,
+    context: &Context,
     capability: Capability,
     roots: Vec<String>,
     done: &HashSet<&str>,

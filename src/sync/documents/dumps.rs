@@ -121,12 +121,7 @@ impl Offered {
 }
 
 /// Learns which packages a set has.
-pub(in crate::sync) async fn bring(
-    context: &Arc<Context>,
-    set: &SetRow,
-    offered: &Offered,
-    known: &[DocumentRow],
-) -> Dump {
+pub(in crate::sync) async fn bring(context: &Context, set: &SetRow, offered: &Offered, known: &[DocumentRow]) -> Dump {
     let mut dump = match offered.documents.is_empty() {
         true => Dump::default(),
         false => bring_documents(context, set, &offered.documents, known).await,
@@ -141,7 +136,7 @@ pub(in crate::sync) async fn bring(
 }
 
 /// A package that no document lists: what its server says of it tells one edition from the next.
-async fn alone(context: &Arc<Context>, set: &SetRow, url: &str) -> Result<Listed, SourceError> {
+async fn alone(context: &Context, set: &SetRow, url: &str) -> Result<Listed, SourceError> {
     let asked = Asked { head: true, document: true, ..Asked::default() };
     let (length, validators) = match context.client.ask(url, &asked).await {
         Ok(answer) => (answer.length(), answer.validators()),
@@ -169,7 +164,7 @@ async fn alone(context: &Arc<Context>, set: &SetRow, url: &str) -> Result<Listed
 }
 
 /// Brings the documents of dumps here, and learns which packages they list.
-async fn bring_documents(context: &Arc<Context>, set: &SetRow, roots: &[String], known: &[DocumentRow]) -> Dump {
+async fn bring_documents(context: &Context, set: &SetRow, roots: &[String], known: &[DocumentRow]) -> Dump {
     let fetcher = DocumentFetcher::new(context, Capability::ResourceDump);
     let plain: Vec<DocumentRow> = known.iter().filter(|row| row.package.is_none()).cloned().collect();
     let mut found = lists::bring(&fetcher, roots, &plain).await;
@@ -573,14 +568,14 @@ impl Unpacking {
 }
 
 /// Lets go of a package that is of no use as it is.
-async fn forget(context: &Arc<Context>, id: i64) -> Result<(), SyncError> {
+async fn forget(context: &Context, id: i64) -> Result<(), SyncError> {
     context.write_queue.write(move |transaction| transaction.forget_package(id)).await?;
     packages::forget(context, id).map_err(|error| SyncError::Cache(error.to_string()))?;
     context.write_queue.recount().await
 }
 
 /// Removes packages that nothing needs any more.
-pub(in crate::sync) async fn forget_idle(context: &Arc<Context>, set: i64, kept: Vec<i64>) -> Result<(), SyncError> {
+pub(in crate::sync) async fn forget_idle(context: &Context, set: i64, kept: Vec<i64>) -> Result<(), SyncError> {
     let idle = context
         .write_queue
         .step(move |writer| {

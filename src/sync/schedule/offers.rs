@@ -1,6 +1,5 @@
 //! The sets that are mirrored, and what each offers: discovered, and remembered for a while.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::catalog::{Offer, SetRow, SetState, SyncResult};
@@ -33,7 +32,7 @@ pub(in crate::sync) fn offers_changes(found: &FoundSet) -> bool {
 
 /// What the sets offer, if it was looked for not long ago and is all that this sync needs.
 pub(in crate::sync) async fn remembered(
-    context: &Arc<Context>,
+    context: &Context,
     trigger: &Trigger,
 ) -> Result<Option<Vec<(SetRow, FoundSet)>>, SyncError> {
     let deep = match trigger {
@@ -97,7 +96,7 @@ pub(in crate::sync) fn age_of(noted: Datetime) -> Option<Duration> {
 
 /// Keeps what was found.
 pub(in crate::sync) async fn remember(
-    context: &Arc<Context>,
+    context: &Context,
     chosen: &[(SetRow, FoundSet)],
     complete: bool,
     lacking: &[String],
@@ -144,7 +143,7 @@ pub(in crate::sync) async fn remember(
 
 /// The sets that are mirrored, each with what was found of it. The layout is fixed the first time.
 pub(in crate::sync) async fn choose(
-    context: &Arc<Context>,
+    context: &Context,
     found: &Discovery,
 ) -> Result<Vec<(SetRow, FoundSet)>, SyncError> {
     let known = context.sets()?;

@@ -163,7 +163,7 @@ fn is_list_due(context: &Context, row: &SetRow) -> Result<bool, SyncError> {
 }
 
 /// Notes that the lists of a set were read or found unchanged now.
-async fn note_listed(context: &Arc<Context>, row: &SetRow) -> Result<(), SyncError> {
+async fn note_listed(context: &Context, row: &SetRow) -> Result<(), SyncError> {
     let id = row.id;
     context
         .write_queue

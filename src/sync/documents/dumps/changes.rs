@@ -55,7 +55,7 @@ impl Packed {
 
 /// The packages of these Change Dumps that have changes from a moment on.
 pub(in crate::sync) async fn packages_since(
-    context: &Arc<Context>,
+    context: &Context,
     set: &SetRow,
     documents: Vec<Spooled>,
     since: Option<Datetime>,
