@@ -23,7 +23,7 @@ pub(super) struct Arguments {
     /// Hash what is in the cache again, too
     #[arg(long)]
     content: bool,
-    /// Mend what is found: read all lists again, fetch damaged content anew; then compare again
+    /// Repair what is found: re-read all lists, re-fetch damaged content; then compare again
     #[arg(long)]
     repair: bool,
     /// Print JSON

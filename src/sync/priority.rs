@@ -37,7 +37,7 @@ pub(super) async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'st
     }
     if let Some(jobs) = JOBS.get() {
         // The thread lives as long as the process.
-        let _ = locked(&jobs).send(Box::new(job));
+        let _ = locked(jobs).send(Box::new(job));
     }
     result.await.map_err(|_| std::io::Error::other("the program panicked while it read a document; see the log"))
 }

@@ -345,7 +345,12 @@ pub(in crate::sync) async fn attach(
 pub(in crate::sync) async fn attach_later(context: &Arc<Context>, row: &PackageRow) -> Result<(), SyncError> {
     let package = packages::take(context, row).map_err(|error| SyncError::Cache(error.to_string()))?;
     let Some(set) = context.sets()?.into_iter().find(|set| set.id == row.rset) else { return Ok(()) };
-    let document = dumps::inner_manifest(context, &package, row, true, Capability::ResourceDumpManifest).await?;
+    let document = dumps::inner_manifest(
+        context,
+        &package,
+        dumps::InnerManifest { row, patient: true, capability: Capability::ResourceDumpManifest },
+    )
+    .await?;
     // By then a newer list may be in.
     let length_suffices = set.at.zip(row.at).is_some_and(|(list, package)| list <= package);
     attach(context, &set, vec![document], Recent::default(), length_suffices).await

@@ -47,6 +47,12 @@ pub(in crate::sync) struct Listed {
     until: Option<Datetime>,
 }
 
+impl Listed {
+    fn inner_manifest(&self, patient: bool, how: Reading) -> InnerManifest<'_> {
+        InnerManifest { row: &self.row, patient, capability: how.manifest }
+    }
+}
+
 /// A dump as it is now.
 #[derive(Debug, Default)]
 pub(in crate::sync) struct Dump {
@@ -352,7 +358,7 @@ pub(in crate::sync) async fn read(context: &Arc<Context>, dump: &mut Dump, known
 async fn manifest(context: &Arc<Context>, listed: &Listed, how: Reading) -> Result<Option<Spooled>, SourceError> {
     let disk = |error: std::io::Error| SourceError::new(&listed.row.url, Trouble::Disk(error.to_string()));
     let package = packages::take(context, &listed.row).map_err(disk)?;
-    let error = match inner_manifest(context, &package, &listed.row, false, how.manifest).await {
+    let error = match inner_manifest(context, &package, listed.inner_manifest(false, how)).await {
         Ok(document) => return Ok(Some(document)),
         Err(error) => error,
     };
@@ -377,10 +383,10 @@ async fn manifest(context: &Arc<Context>, listed: &Listed, how: Reading) -> Resu
     }
     match (late, how.download) {
         // All of it will be here before long.
-        (true, true) => inner_manifest(context, &package, &listed.row, true, how.manifest).await.map(Some),
+        (true, true) => inner_manifest(context, &package, listed.inner_manifest(true, how)).await.map(Some),
         (true, false) => {
             packages::start(context, &listed.row, None).map_err(disk)?;
-            inner_manifest(context, &package, &listed.row, true, how.manifest).await.map(Some)
+            inner_manifest(context, &package, listed.inner_manifest(true, how)).await.map(Some)
         }
         (false, _) => Err(error),
     }
@@ -400,17 +406,24 @@ fn manifest_row(package: &PackageRow, document: &Spooled) -> DocumentRow {
     }
 }
 
-/// The manifest that lies in a package, or in what took its place meanwhile.
+/// The manifest of a package that is wanted from the package itself.
+#[derive(Clone, Copy)]
+pub(in crate::sync) struct InnerManifest<'m> {
+    pub(in crate::sync) row: &'m PackageRow,
+    /// Whether to wait for the whole package where its server gives no parts of it.
+    pub(in crate::sync) patient: bool,
+    pub(in crate::sync) capability: Capability,
+}
+
+/// The manifest that lies in a package, or in the file that has replaced it since.
 pub(in crate::sync) async fn inner_manifest(
     context: &Arc<Context>,
     package: &Arc<Package>,
-    row: &PackageRow,
-    patient: bool,
-    capability: Capability,
+    wanted: InnerManifest<'_>,
 ) -> Result<Spooled, SourceError> {
-    match manifest_in(context, package, row, patient, capability).await {
-        Err(error) if package.has_left() => match packages::get(context, row.id) {
-            Some(package) => manifest_in(context, &package, row, patient, capability).await,
+    match manifest_in(context, package, wanted).await {
+        Err(error) if package.has_left() => match packages::get(context, wanted.row.id) {
+            Some(package) => manifest_in(context, &package, wanted).await,
             None => Err(error),
         },
         found => found,
@@ -421,19 +434,17 @@ pub(in crate::sync) async fn inner_manifest(
 async fn manifest_in(
     context: &Arc<Context>,
     package: &Arc<Package>,
-    row: &PackageRow,
-    patient: bool,
-    capability: Capability,
+    wanted: InnerManifest<'_>,
 ) -> Result<Spooled, SourceError> {
-    let failed = |trouble| SourceError::new(&row.url, trouble);
-    let (index, parts) = manifest_at(context, package, row, patient, capability, MANIFEST).await?;
+    let failed = |trouble| SourceError::new(&wanted.row.url, trouble);
+    let (index, parts) = manifest_at(context, package, wanted, MANIFEST).await?;
     let mut whole: Option<Spooled> = None;
     let (mut known, mut size) = (HashSet::new(), 0_u64);
     for name in &parts {
         if !known.insert(name) {
             return Err(failed(Trouble::Nowhere(format!("{MANIFEST} names {name} twice"))));
         }
-        let (part, further) = manifest_at(context, package, row, patient, capability, name).await?;
+        let (part, further) = manifest_at(context, package, wanted, name).await?;
         if !further.is_empty() {
             return Err(failed(Trouble::Nowhere(format!("{name} is an index, within an index of manifests"))));
         }
@@ -461,11 +472,10 @@ async fn manifest_in(
 async fn manifest_at(
     context: &Arc<Context>,
     package: &Arc<Package>,
-    row: &PackageRow,
-    patient: bool,
-    capability: Capability,
+    wanted: InnerManifest<'_>,
     name: &str,
 ) -> Result<(Spooled, Vec<String>), SourceError> {
+    let InnerManifest { row, patient, capability } = wanted;
     let failed = |trouble| SourceError::new(&row.url, trouble);
     let (found, broken) = packages::find_one(context, package, name, patient).await?;
     let member = match found {
