@@ -15,7 +15,8 @@
 //! **Never knows** FUSE: it announces [`News`] and answers with files.
 //!
 //! Layout, each line uses only those above it:
-//! - `config`, `error`, `lock`, `notification_body`, `priority`, `status`, `under_way`, `waits`
+//! - `config`, `error`, `lock`, `notification_body`, `waits`
+//! - `priority`, `status`, `under_way`
 //! - `summary`
 //! - `transfer`
 //! - `writer`
