@@ -194,6 +194,42 @@ fn bytes_of_a_stream_that_was_refused_are_not_mixed_with_good_ones() {
 }
 
 #[test]
+fn what_readers_saw_of_a_stream_is_what_is_verified() {
+    let server = Server::start();
+    let body = bytes(1, 16 << 20);
+    let tries = Arc::new(AtomicUsize::new(0));
+    let (content, count) = (body.clone(), tries.clone());
+    server.on("/large", move |request| match request.header("range") {
+        None => Reply { drip: Duration::from_millis(1), ..Reply::good(request, &content) },
+        // The first part that a reader wants is damaged on its way; the rest of the stream is not.
+        Some(_) => {
+            let mut part = Reply::good(request, &content);
+            if count.fetch_add(1, Ordering::SeqCst) == 0 {
+                part.body.iter_mut().for_each(|byte| *byte ^= 1);
+            }
+            part
+        }
+    });
+    server.source(AT, &entry_of(&server.url("/large"), &body));
+    let mirror = Mirror::mount(&server.url("/"), "verify=stream,timeout=5");
+    let file = File::open(mirror.path("large")).unwrap();
+    let mut part = vec![0; 4096];
+    file.read_exact_at(&mut part, 12 << 20).unwrap();
+    assert!(part != body[12 << 20..(12 << 20) + 4096], "the part is served before it is verified");
+    mirror.wait("the verdict", |_| {
+        mirror.errors().contains("wrong content")
+            || xattr(&mirror.path("large"), "user.resourcesync.verified").as_deref() == Some("yes")
+    });
+    let began = Instant::now();
+    while mirror.read("large").ok().as_ref() != Some(&body) {
+        let verified = xattr(&mirror.path("large"), "user.resourcesync.verified");
+        assert!(verified.as_deref() != Some("yes"), "what is read is not what was verified");
+        assert!(began.elapsed() < Duration::from_secs(20), "it is never read whole and right");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
 fn a_server_that_ignores_if_range_cannot_mix_two_versions() {
     let server = Server::start();
     let (old, new) = (bytes(1, 4 << 20), bytes(2, 4 << 20));

@@ -350,6 +350,12 @@ impl Contents {
                         if let Err(error) = self.context.store.forget_partial(version) {
                             self.context.status.warning(&format!("cache: {error}"));
                         }
+                        // Until it is replaced, nobody else may begin to fetch it.
+                        self.context
+                            .write_queue
+                            .settled()
+                            .await
+                            .map_err(|error| self.failed(version, format!("{}: {error}", row.uri)))?;
                     }
                     errors.push(error);
                     break;

@@ -284,9 +284,8 @@ pub(in crate::sync) async fn probe(context: &Context, package: &Arc<Package>) ->
                 let problem = "more bytes came than were asked for".to_owned();
                 return Err(SourceError::new(&package.url, Trouble::Nowhere(problem)));
             }
-            std::os::unix::fs::FileExt::write_all_at(&*package.file, &chunk, at)
-                .map_err(|error| SourceError::new(&package.url, Trouble::Disk(error.to_string())))?;
-            package.parts.ranges().add(at, at + chunk.len() as u64);
+            let written = package.parts.write(&package.file, &chunk, at);
+            written.map_err(|error| SourceError::new(&package.url, Trouble::Disk(error.to_string())))?;
             at += chunk.len() as u64;
             package.parts.progress();
         }

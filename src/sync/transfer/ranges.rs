@@ -22,6 +22,18 @@ impl Ranges {
         self.0.splice(first..last, [merged]);
     }
 
+    /// Removes the offsets from `begin` up to and without `end`.
+    pub(in crate::sync) fn remove(&mut self, begin: u64, end: u64) {
+        if begin >= end {
+            return;
+        }
+        let cut = |(known_begin, known_end): &(u64, u64)| {
+            let (left, right) = ((*known_begin, (*known_end).min(begin)), ((*known_begin).max(end), *known_end));
+            [left, right].into_iter().filter(|(begin, end)| begin < end)
+        };
+        self.0 = self.0.iter().flat_map(cut).collect();
+    }
+
     /// Whether all offsets from `begin` up to and without `end` are in.
     pub(in crate::sync) fn contains(&self, begin: u64, end: u64) -> bool {
         begin >= end || self.0.iter().any(|(known_begin, known_end)| *known_begin <= begin && end <= *known_end)
@@ -53,12 +65,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ranges_are_a_set_of_offsets(parts in prop::collection::vec((0_u64..60, 0_u64..20), 0..12)) {
+        fn ranges_are_a_set_of_offsets(parts in prop::collection::vec((0_u64..60, 0_u64..20, prop::bool::weighted(0.7)), 0..12)) {
             let mut ranges = Ranges::default();
             let mut model = [false; 100];
-            for (begin, len) in parts {
-                ranges.add(begin, begin + len);
-                model[begin as usize..(begin + len) as usize].fill(true);
+            for (begin, len, adds) in parts {
+                match adds {
+                    true => ranges.add(begin, begin + len),
+                    false => ranges.remove(begin, begin + len),
+                }
+                model[begin as usize..(begin + len) as usize].fill(adds);
                 prop_assert_eq!(ranges.len(), model.iter().filter(|there| **there).count() as u64);
                 for from in 0..90_usize {
                     let gap = (from..90).find(|at| !model[*at]);

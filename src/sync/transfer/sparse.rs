@@ -32,10 +32,14 @@ pub(in crate::sync) const MOST_BREAKS: u32 = 3;
 
 pub(in crate::sync) type Result<T> = std::result::Result<T, SourceError>;
 
-/// Which parts of a file are there, for all who wait for them.
+/// Which parts of a file are there, for all who wait for them. A part is written once: readers may have seen what is there.
+///
+/// Locks: `ranges`, `under_way`.
 #[derive(Debug)]
 pub(in crate::sync) struct Parts {
     ranges: Mutex<Ranges>,
+    /// Parts that are being written.
+    under_way: Mutex<Ranges>,
     /// Parts that readers wait for, for the filler to fetch aside.
     wanted: Mutex<Vec<(u64, u64)>>,
     moved: watch::Sender<Instant>,
@@ -43,11 +47,47 @@ pub(in crate::sync) struct Parts {
 
 impl Parts {
     pub(in crate::sync) fn new(ranges: Ranges) -> Self {
-        Self { ranges: Mutex::new(ranges), wanted: Mutex::new(Vec::new()), moved: watch::Sender::new(Instant::now()) }
+        Self {
+            ranges: Mutex::new(ranges),
+            under_way: Mutex::default(),
+            wanted: Mutex::new(Vec::new()),
+            moved: watch::Sender::new(Instant::now()),
+        }
     }
 
     pub(in crate::sync) fn ranges(&self) -> MutexGuard<'_, Ranges> {
         locked(&self.ranges)
+    }
+
+    /// Writes what of these bytes is not there yet, and is not being written by another.
+    pub(in crate::sync) fn write(&self, file: &File, bytes: &[u8], at: u64) -> std::io::Result<()> {
+        let end = at + bytes.len() as u64;
+        let mut from = at;
+        while let Some((begin, end)) = self.claim(from, end) {
+            let part = |offset: u64| usize::try_from(offset - at).unwrap_or(usize::MAX);
+            let written = file.write_all_at(&bytes[part(begin)..part(end)], begin);
+            let mut ranges = self.ranges();
+            locked(&self.under_way).remove(begin, end);
+            written?;
+            ranges.add(begin, end);
+            from = end;
+        }
+        Ok(())
+    }
+
+    /// The first part between these offsets that is neither there nor being written: it counts as being written.
+    fn claim(&self, from: u64, end: u64) -> Option<(u64, u64)> {
+        let ranges = self.ranges();
+        let mut under_way = locked(&self.under_way);
+        let mut from = from;
+        loop {
+            let (begin, missing_until) = ranges.gap(from, end)?;
+            if let Some((begin, end)) = under_way.gap(begin, missing_until) {
+                under_way.add(begin, end);
+                return Some((begin, end));
+            }
+            from = missing_until;
+        }
     }
 
     /// A reader waits for this part.
@@ -239,8 +279,7 @@ impl Fill<'_> {
             {
                 Ok(answer)
             }
-            // Without ranges, the whole comes again from its beginning: what is there is written over
-            // with the same, if it is the same.
+            // Without ranges, the whole comes again from its beginning: what is there stays.
             None if answer.status == 200 && answer.validators().strong() == notes.validator.as_deref() => Ok(answer),
             _ => Err(self.error(Trouble::Changed)),
         }
@@ -260,13 +299,12 @@ impl Fill<'_> {
         while let Some(chunk) = body.chunk().await? {
             let next = at + chunk.len() as u64;
             self.check_length(next, notes.total)?;
-            self.file.write_all_at(&chunk, at).map_err(|error| self.disk(&error))?;
+            self.parts.write(self.file, &chunk, at).map_err(|error| self.disk(&error))?;
             if self.gone.is_some_and(|gone| gone.load(Ordering::Acquire)) {
                 return Err(self.error(Trouble::Changed));
             }
             let (there, met) = {
-                let mut ranges = self.parts.ranges();
-                ranges.add(at, next);
+                let ranges = self.parts.ranges();
                 let total = notes.total.unwrap_or(u64::MAX);
                 let gap = ranges.gap(next, total).map_or(total, |(begin, _)| begin);
                 (ranges.len(), is_part && gap > next + PART / 4 && notes.total.is_some())
@@ -369,13 +407,54 @@ pub(in crate::sync) async fn part(client: &Arc<Client>, parts: &Parts, file: &Fi
         if next > end {
             return Err(SourceError::new(url, Trouble::Broken("more bytes came than were asked for".to_owned())));
         }
-        file.write_all_at(&chunk, at).map_err(|error| SourceError::new(url, Trouble::Disk(error.to_string())))?;
-        parts.ranges().add(at, next);
+        parts.write(file, &chunk, at).map_err(|error| SourceError::new(url, Trouble::Disk(error.to_string())))?;
         at = next;
         parts.progress();
     }
     match at < end {
         true => Err(SourceError::new(url, Trouble::Truncated { got: at - begin, expected: end - begin })),
         false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(file: &File, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn what_is_there_is_not_written_over() {
+        let file = tempfile::tempfile().unwrap();
+        let parts = Parts::new(Ranges::default());
+        parts.write(&file, b"cd", 2).unwrap();
+        parts.write(&file, b"ABCDEF", 0).unwrap();
+        assert_eq!(read(&file, 6), b"ABcdEF");
+        assert!(parts.ranges().contains(0, 6));
+    }
+
+    #[test]
+    fn what_another_writes_is_left_to_it() {
+        let file = tempfile::tempfile().unwrap();
+        let parts = Parts::new(Ranges::default());
+        assert_eq!(parts.claim(2, 4), Some((2, 4)));
+        parts.write(&file, b"ABCDEF", 0).unwrap();
+        assert!(parts.ranges().contains(0, 2) && parts.ranges().contains(4, 6) && !parts.ranges().contains(2, 4));
+        assert_eq!(parts.claim(0, 6), None);
+    }
+
+    #[test]
+    fn what_could_not_be_written_is_missing_as_before() {
+        let read_only = File::open("/dev/null").unwrap();
+        let file = tempfile::tempfile().unwrap();
+        let parts = Parts::new(Ranges::default());
+        assert!(parts.write(&read_only, b"ab", 0).is_err());
+        assert_eq!(parts.ranges().len(), 0);
+        parts.write(&file, b"ab", 0).unwrap();
+        assert_eq!(read(&file, 2), b"ab");
     }
 }
