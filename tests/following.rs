@@ -1197,6 +1197,25 @@ fn what_is_deleted_and_created_at_the_same_time_is_there() {
 }
 
 #[test]
+fn content_is_not_taken_over_by_a_version_of_another_length() {
+    let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+    let md = |more: &str| format!("hash=\"md5:{}\" {more}", support::md5(b"a"));
+    source.server.file("/resourcelist.xml", resource_list(&at(0), &entry(&source.url("/a"), &md(""))));
+    source.changes("");
+    let mirror = mounted(&source);
+    mirror.wait("its content is kept", |status| status["cached"]["resources"] == 1);
+    let other = source.does("updated", "/a", 10, "another");
+    // The digest of before, and a length that is not that of the bytes which have it.
+    source.put("/a", b"a");
+    let restored = md(&format!("datetime=\"{}\" length=\"7\"", at(20)));
+    source.changes(&(other + &change(&source.url("/a"), "updated", &restored)));
+    mirror.refreshed();
+    assert_eq!(std::fs::metadata(mirror.path("a")).unwrap().len(), 7);
+    assert!(mirror.read("a").is_err());
+    assert!(mirror.errors().contains("wrong length: 1 bytes where the Source lists 7"), "{}", mirror.errors());
+}
+
+#[test]
 fn a_change_that_is_dated_to_the_day_counts_on_the_day_of_the_list() {
     let mut source = Source::start(&[("/a", "a")], &["changelist"]);
     source.list(3600);

@@ -124,8 +124,9 @@ impl Transaction<'_> {
         self.connection().execute("DELETE FROM memento WHERE version = ?1", [version])?;
         self.connection().execute("DELETE FROM link WHERE version = ?1", [version])?;
         self.connection().execute(
-            "UPDATE version SET name = 0, change = NULL, came = NULL, gone = NULL, went = NULL WHERE id = ?1",
-            [version],
+            "UPDATE version SET name = 0, change = NULL, came = NULL, gone = NULL, went = NULL,
+                 until = COALESCE(until, begin), ended = COALESCE(ended, ?2) WHERE id = ?1",
+            [version, self.now],
         )?;
         Ok(())
     }

@@ -524,7 +524,7 @@ impl<'w> Transaction<'w> {
         Ok(())
     }
 
-    /// Makes a version; one that is an heir has the content of the version before it.
+    /// Makes a version; one that is an heir has the content of the version before it, unless another length is listed of it.
     pub(in crate::catalog) fn insert_version(
         &mut self,
         name: i64,
@@ -545,6 +545,11 @@ impl<'w> Transaction<'w> {
                      LEFT JOIN object o ON o.id = v.object LEFT JOIN member m ON m.version = v.id WHERE v.id = ?1",
                 )?
                 .query_row([before], |row| Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, Option<i64>>(1)?)))?,
+        };
+        let is_other_length = |size: i64| record.size.is_some_and(|listed| listed != size.unsigned_abs());
+        let (heir_of, object, size) = match size.is_some_and(is_other_length) {
+            true => (None, None, None),
+            false => (heir_of, object, size),
         };
         self.insert_versions(&[NewVersion { id, name, record, media, object, size }], document, how)?;
         if let Some(before) = heir_of {
