@@ -371,6 +371,10 @@ impl Options {
         let needs = || {
             value.filter(|value| !value.is_empty()).ok_or_else(|| format!("-o {name} needs a value: {}", usage(name)))
         };
+        // `allow_private=off` would allow it.
+        if let Some(value) = value.filter(|_| DEFINITIONS.iter().any(|one| one.usage == name)) {
+            return Err(format!("-o {name}={value}: this option has no value; give {name}, or leave it out"));
+        }
         match name {
             "cache" => {
                 let cache = PathBuf::from(needs()?);
@@ -682,6 +686,10 @@ mod tests {
             ("timeout=x", "expected a duration from 1 to 3600 seconds"),
             ("timeout=2h", "expected a duration from 1 to 3600 seconds"),
             ("timeout", "needs a value: timeout=DURATION"),
+            (
+                "allow_private=off",
+                "-o allow_private=off: this option has no value; give allow_private, or leave it out",
+            ),
             ("verify=maybe", "expected verify=strict|stream|warn|off"),
             ("umask=999", "not an octal number"),
             ("uid=nobody-at-all", "neither a number nor a name of a user"),
