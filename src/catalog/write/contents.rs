@@ -123,6 +123,7 @@ impl Transaction<'_> {
         self.connection().execute("UPDATE OR IGNORE memento SET version = ?2 WHERE version = ?1", [version, next])?;
         self.connection().execute("DELETE FROM memento WHERE version = ?1", [version])?;
         self.connection().execute("DELETE FROM link WHERE version = ?1", [version])?;
+        // One that has no end would count as current: as content to be fetched, for one.
         self.connection().execute(
             "UPDATE version SET name = 0, change = NULL, came = NULL, gone = NULL, went = NULL,
                  until = COALESCE(until, begin), ended = COALESCE(ended, ?2) WHERE id = ?1",
@@ -131,7 +132,8 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// The same of a version that is in force no more: what was said of its size was wrong.
+    /// The same of a superseded version whose size turned out to be another, or of which readers have seen bytes that failed
+    /// verification.
     fn supersede_past(&mut self, version: i64, content: Option<&Content>, now: Datetime) -> Result<bool> {
         let next = self.next_version;
         let found: Option<(i64, i64, i64)> = self
@@ -139,12 +141,13 @@ impl Transaction<'_> {
             .prepare_cached(
                 "INSERT INTO version (id, name, document, begin, until, mtime, dated, size, hashes, media, extra, change, gone,
                      came, went, ended, rank)
-                 SELECT ?2, name, document, begin, until, mtime, dated, NULL, hashes, media, extra, change, gone,
-                        came, went, ended, COALESCE(rank, id)
-                 FROM version WHERE id = ?1 AND settled AND served IS NULL AND until IS NOT NULL AND name > 0
+                 SELECT ?2, name, document, begin, until, mtime, dated, CASE WHEN NOT settled THEN size END, hashes, media, extra,
+                        change, gone, came, went, ended, COALESCE(rank, id)
+                 FROM version
+                 WHERE id = ?1 AND (settled OR ?3) AND served IS NULL AND until IS NOT NULL AND name > 0
                  RETURNING name, begin, until",
             )?
-            .query_row([version, next], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .query_row(params![version, next, content.is_none()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
             .optional()?;
         let Some((name, begin, until)) = found else { return Ok(false) };
         self.next_version += 1;

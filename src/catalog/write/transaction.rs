@@ -524,7 +524,7 @@ impl<'w> Transaction<'w> {
         Ok(())
     }
 
-    /// Makes a version; one that is an heir has the content of the version before it, unless another length is listed of it.
+    /// Makes a version. It takes over the content of `heir_of`, unless its record lists another length.
     pub(in crate::catalog) fn insert_version(
         &mut self,
         name: i64,
