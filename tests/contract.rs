@@ -193,29 +193,57 @@ fn bytes_of_a_stream_that_was_refused_are_not_mixed_with_good_ones() {
     assert!(mirror.read("large").unwrap() == body);
 }
 
-#[test]
-fn what_readers_saw_of_a_stream_is_what_is_verified() {
+/// A Source of one large file. Of the parts that are requested, so many are damaged on their way; the whole never is.
+fn damaging(body: &[u8], damaged: usize) -> Server {
     let server = Server::start();
-    let body = bytes(1, 16 << 20);
-    let tries = Arc::new(AtomicUsize::new(0));
-    let (content, count) = (body.clone(), tries.clone());
-    server.on("/large", move |request| match request.header("range") {
-        None => Reply { drip: Duration::from_millis(1), ..Reply::good(request, &content) },
-        // The first part that a reader wants is damaged on its way; the rest of the stream is not.
-        Some(_) => {
-            let mut part = Reply::good(request, &content);
-            if count.fetch_add(1, Ordering::SeqCst) == 0 {
-                part.body.iter_mut().for_each(|byte| *byte ^= 1);
-            }
-            part
+    let tries = AtomicUsize::new(0);
+    let content = body.to_vec();
+    server.on("/large", move |request| {
+        let reply = Reply::good(request, &content);
+        match request.header("range") {
+            None => Reply { drip: Duration::from_millis(1), ..reply },
+            Some(_) if tries.fetch_add(1, Ordering::SeqCst) >= damaged => reply,
+            Some(_) => Reply { body: reply.body.iter().map(|byte| byte ^ 1).collect(), ..reply },
         }
     });
-    server.source(AT, &entry_of(&server.url("/large"), &body));
-    let mirror = Mirror::mount(&server.url("/"), "verify=stream,timeout=5");
+    server.source(AT, &entry_of(&server.url("/large"), body));
+    server
+}
+
+/// Has a stream served whose part at 12 MiB is damaged.
+fn read_damaged(mirror: &Mirror, body: &[u8]) {
     let file = File::open(mirror.path("large")).unwrap();
     let mut part = vec![0; 4096];
     file.read_exact_at(&mut part, 12 << 20).unwrap();
     assert!(part != body[12 << 20..(12 << 20) + 4096], "the part is served before it is verified");
+}
+
+#[test]
+fn a_server_whose_ranges_are_damaged_delivers_the_whole() {
+    let body = bytes(1, 16 << 20);
+    let server = damaging(&body, usize::MAX);
+    let mirror = Mirror::mount(&server.url("/"), "verify=stream,timeout=5");
+    read_damaged(&mirror, &body);
+    mirror.wait("the verdict", |_| mirror.errors().contains("wrong content"));
+    // Readers want the same part again, far ahead of what has come. Until the file is replaced, the kernel has what they saw.
+    let began = Instant::now();
+    let mut part = vec![0; 4096];
+    let mut read = || {
+        File::open(mirror.path("large")).and_then(|file| file.read_exact_at(&mut part, 12 << 20)).map(|()| part.clone())
+    };
+    while read().ok().as_deref() != Some(&body[12 << 20..(12 << 20) + 4096]) {
+        assert!(began.elapsed() < Duration::from_secs(30), "it never comes: {}", mirror.errors());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!(mirror.read("large").unwrap() == body);
+}
+
+#[test]
+fn what_readers_saw_of_a_stream_is_what_is_verified() {
+    let body = bytes(1, 16 << 20);
+    let server = damaging(&body, 1);
+    let mirror = Mirror::mount(&server.url("/"), "verify=stream,timeout=5");
+    read_damaged(&mirror, &body);
     mirror.wait("the verdict", |_| {
         mirror.errors().contains("wrong content")
             || xattr(&mirror.path("large"), "user.resourcesync.verified").as_deref() == Some("yes")

@@ -64,6 +64,8 @@ pub(in crate::sync) struct Job<'j> {
     /// What is here already, to be told only of a change.
     pub(in crate::sync) known: Option<&'j Validators>,
     pub(in crate::sync) patience: Option<Duration>,
+    /// Whether parts that readers of a stream want may be fetched aside.
+    pub(in crate::sync) aside: bool,
 }
 
 /// The most bytes of a resource, and what is wrong with more. What is listed to be longer is meant to be.
@@ -238,7 +240,7 @@ impl Job<'_> {
             listed: self.expected.length.filter(|_| self.strict() && !coded),
             most: most(self.bounds, self.expected),
             held_to_a_hash: self.held_to_a_hash(),
-            aside: self.flight.stream.get().is_some(),
+            aside: self.aside && self.flight.stream.get().is_some(),
             gone: None,
             at: &|_, _| (),
         };

@@ -45,6 +45,16 @@ pub(in crate::sync) struct StaleHint(pub(in crate::sync) oneshot::Sender<()>);
 /// Why a version that was seen is no more.
 const REPLACED: &str = "it was not what had been said of it, and another has taken its place; open the file anew";
 
+/// Streams that failed verification after readers had seen bytes of them.
+#[derive(Debug)]
+struct RefusedStreams {
+    /// These versions get no other content: the kernel keeps what readers have seen of their inodes. The writer replaces them,
+    /// which may take as long as the transaction that it is in.
+    versions: LruCache<i64, ()>,
+    /// Of these, no parts are fetched aside: a server whose ranges are damaged may send the whole intact.
+    urls: LruCache<String, ()>,
+}
+
 /// Content on demand.
 #[derive(Debug)]
 pub(in crate::sync) struct Contents {
@@ -63,6 +73,7 @@ pub(in crate::sync) struct Contents {
     /// Sizes that are being looked for.
     sizing: UnderWay<Result<u64, Failure>>,
     failures: Mutex<LruCache<i64, (Instant, Failure)>>,
+    refused: Mutex<RefusedStreams>,
     /// When content was looked at that only its server can tell to be current.
     pub(in crate::sync) freshness: Freshness,
     /// Bodies that came for files of several formats, and the URIs of two of those.
@@ -90,6 +101,10 @@ impl Contents {
             flights: Mutex::new(HashMap::new()),
             sizing: UnderWay::default(),
             failures: Mutex::new(LruCache::new(capacity(10_000))),
+            refused: Mutex::new(RefusedStreams {
+                versions: LruCache::new(capacity(10_000)),
+                urls: LruCache::new(capacity(1000)),
+            }),
             impostors: Mutex::new(LruCache::new(capacity(1000))),
             expected: Arc::new(Semaphore::new(MOST_EXPECTED)),
             expected_slots: Arc::new(Semaphore::new(ahead)),
@@ -252,7 +267,8 @@ impl Contents {
     }
 
     async fn fetch(self: &Arc<Self>, version: i64, flight: &Arc<Flight>, waited_for: bool) -> Result<Ready, Failure> {
-        let Some(row) = self.row(version)? else {
+        let row = self.row(version)?.filter(|_| !locked(&self.refused).versions.contains(&version));
+        let Some(row) = row else {
             return Err(self.failed(version, REPLACED.to_owned()));
         };
         // It may have landed between the look and the start.
@@ -318,6 +334,7 @@ impl Contents {
                 verify: self.context.config.verify,
                 known: None,
                 patience,
+                aside: !locked(&self.refused).urls.contains(&place.url),
             };
             let result = job.run().await.and_then(|served| {
                 let unasked = || Trouble::Broken("304 where nothing was asked conditionally".to_owned());
@@ -350,12 +367,9 @@ impl Contents {
                         if let Err(error) = self.context.store.forget_partial(version) {
                             self.context.status.warning(&format!("cache: {error}"));
                         }
-                        // Until it is replaced, nobody else may begin to fetch it.
-                        self.context
-                            .write_queue
-                            .settled()
-                            .await
-                            .map_err(|error| self.failed(version, format!("{}: {error}", row.uri)))?;
+                        let mut refused = locked(&self.refused);
+                        refused.versions.put(version, ());
+                        refused.urls.put(place.url.clone(), ());
                     }
                     errors.push(error);
                     break;

@@ -96,6 +96,7 @@ impl Contents {
             },
             known: known.as_ref(),
             patience: Some(self.context.client.timeout().mul_f32(SHARE)),
+            aside: true,
         };
         let ran = job.run().await;
         if ran.is_err()

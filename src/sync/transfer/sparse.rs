@@ -27,18 +27,20 @@ pub(in crate::sync) const PART: u64 = 4 << 20;
 const MOST_PARTS: usize = 3;
 /// How often notes on what is there are written.
 const NOTE_EVERY: u64 = 8 << 20;
+/// How long the main stream waits for a write of a part that is fetched aside.
+const WRITE_PAUSE: Duration = Duration::from_millis(20);
 /// Breaks without progress after which a location is given up.
 pub(in crate::sync) const MOST_BREAKS: u32 = 3;
 
 pub(in crate::sync) type Result<T> = std::result::Result<T, SourceError>;
 
-/// Which parts of a file are there, for all who wait for them. A part is written once: readers may have seen what is there.
+/// Which parts of a file are there, for all who wait for them. Each byte is written once: readers may have seen it.
 ///
-/// Locks: `ranges`, `under_way`.
+/// Lock order: `ranges`, then `under_way`. Neither is held over I/O.
 #[derive(Debug)]
 pub(in crate::sync) struct Parts {
     ranges: Mutex<Ranges>,
-    /// Parts that are being written.
+    /// Parts that are being written, and are not in `ranges` yet.
     under_way: Mutex<Ranges>,
     /// Parts that readers wait for, for the filler to fetch aside.
     wanted: Mutex<Vec<(u64, u64)>>,
@@ -59,7 +61,10 @@ impl Parts {
         locked(&self.ranges)
     }
 
-    /// Writes what of these bytes is not there yet, and is not being written by another.
+    /// Writes those of these bytes that are neither there nor being written by another task.
+    ///
+    /// # Errors
+    /// If the file cannot be written; what could not be written counts as missing.
     pub(in crate::sync) fn write(&self, file: &File, bytes: &[u8], at: u64) -> std::io::Result<()> {
         let end = at + bytes.len() as u64;
         let mut from = at;
@@ -75,7 +80,7 @@ impl Parts {
         Ok(())
     }
 
-    /// The first part between these offsets that is neither there nor being written: it counts as being written.
+    /// Claims the first part between these offsets that is neither there nor being written: it counts as being written.
     fn claim(&self, from: u64, end: u64) -> Option<(u64, u64)> {
         let ranges = self.ranges();
         let mut under_way = locked(&self.under_way);
@@ -88,6 +93,11 @@ impl Parts {
             }
             from = missing_until;
         }
+    }
+
+    /// Whether some of this part is being written.
+    fn is_under_way(&self, begin: u64, end: u64) -> bool {
+        locked(&self.under_way).gap(begin, end) != Some((begin, end))
     }
 
     /// A reader waits for this part.
@@ -204,10 +214,23 @@ impl Fill<'_> {
         notes: &mut Notes,
         needed: Option<&[(u64, u64)]>,
     ) -> Result<u64> {
+        let mut aside = tokio::task::JoinSet::new();
+        let filled = self.fill(first, notes, needed, &mut aside).await;
+        // The next task may begin the file again: none of this one writes to it then.
+        aside.shutdown().await;
+        filled
+    }
+
+    async fn fill(
+        &self,
+        first: Option<Answer>,
+        notes: &mut Notes,
+        needed: Option<&[(u64, u64)]>,
+        aside: &mut tokio::task::JoinSet<()>,
+    ) -> Result<u64> {
         let mut answer = first;
         let mut breaks = 0;
         let mut noted = self.parts.ranges().len();
-        let mut parts = tokio::task::JoinSet::new();
         loop {
             let total = notes.total.unwrap_or(u64::MAX);
             // What is announced need not come to be too much.
@@ -222,7 +245,7 @@ impl Fill<'_> {
             };
             let at = body.content_range().map_or(0, |(at, _)| at);
             let before = self.parts.ranges().len();
-            let ended = self.pour(body, at, notes, &mut noted, &mut parts).await;
+            let ended = self.pour(body, at, notes, &mut noted, aside).await;
             let grew = self.parts.ranges().len() > before;
             match ended {
                 Ok(at) if notes.total.is_none() => {
@@ -230,6 +253,8 @@ impl Fill<'_> {
                     return Ok(at);
                 }
                 Ok(_) if grew => {}
+                // A part that is fetched aside is about to fill the gap.
+                Ok(_) if self.parts.is_under_way(begin, end.min(total)) => tokio::time::sleep(WRITE_PAUSE).await,
                 Ok(_) => {
                     // An answer without what was asked for is no answer.
                     breaks += 1;
@@ -445,6 +470,7 @@ mod tests {
         parts.write(&file, b"ABCDEF", 0).unwrap();
         assert!(parts.ranges().contains(0, 2) && parts.ranges().contains(4, 6) && !parts.ranges().contains(2, 4));
         assert_eq!(parts.claim(0, 6), None);
+        assert!(parts.is_under_way(2, 4) && parts.is_under_way(0, 3) && !parts.is_under_way(4, 6));
     }
 
     #[test]
