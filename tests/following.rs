@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use support::changes::{Source, agrees, at, change, change_list, interval, link, mounted, next_second, told};
 use support::dump::{Item, package_with};
 use support::server::{Reply, Server};
-use support::{Mirror, capability, document, entry, entry_of, facts_of, resource_list};
+use support::{Mirror, capability, document, entry, entry_of, facts_of, output, resource_list, run, sha256};
 
 /// A change with `lastmod`, and without `datetime`.
 fn modified(url: &str, kind: &str, second: u64, bytes: &[u8]) -> String {
@@ -1194,6 +1194,36 @@ fn what_is_deleted_and_created_at_the_same_time_is_there() {
     source.changes(&entries);
     mirror.refreshed();
     agrees(&mirror, &source);
+}
+
+#[test]
+fn what_a_list_has_of_the_second_of_two_changes_is_the_version_of_the_later_one() {
+    for exact in [true, false] {
+        let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+        source.changes("");
+        let mirror = mounted(&source);
+        let created = source.does("created", "/b", 48, "first");
+        let created = if exact { created } else { undated(&source.url("/b"), "created", b"first") };
+        let updated = source.does("updated", "/b", 48, "second");
+        source.list(48);
+        // The lists tell first.
+        source.server.on("/changelist.xml", |_| Reply::ok("<urlset"));
+        for _ in 0..3 {
+            let _ = run(&["refresh", &mirror.directory.to_string_lossy()]);
+        }
+        agrees(&mirror, &source);
+        source.changes(&(created + &updated));
+        for _ in 0..2 {
+            mirror.refreshed();
+            agrees(&mirror, &source);
+            let log = output(&["log", "--json", &mirror.path("b").to_string_lossy()]);
+            let versions: Vec<serde_json::Value> = serde_json::from_str(&log).unwrap();
+            let hashes: Vec<&str> = versions.iter().filter_map(|one| one["hash"].as_str()).collect();
+            let expected = ["second", "first"].map(|body| format!("sha-256:{}", sha256(body.as_bytes())));
+            assert_eq!(hashes, expected, "{log}");
+        }
+        is_complete(&mirror);
+    }
 }
 
 #[test]

@@ -80,6 +80,24 @@ fn what_a_list_has_of_the_second_of_its_creation_is_no_second_version() {
 }
 
 #[test]
+fn what_a_list_has_of_the_second_of_two_notified_changes_is_the_version_of_the_later_one() {
+    let (mut sends, mut telling, mirror) = start(false);
+    let created = telling.source.does("created", "/data/new.txt", 10, "one");
+    let updated = telling.source.does("updated", "/data/new.txt", 10, "two");
+    telling.source.list(10);
+    mirror.refreshed();
+    for (number, (from, told)) in [(0, created), (10, updated)].into_iter().enumerate() {
+        sends.send(&notification(from, 10, &told));
+        dealt_with(&mirror, i64::try_from(number).unwrap() + 1);
+    }
+    settles(&mirror, &telling.source);
+    mirror.refreshed();
+    agrees(&mirror, &telling.source);
+    let versions = mirror.count("SELECT count(*) FROM version v JOIN name n ON n.id = v.name WHERE n.name = 'new.txt'");
+    assert_eq!(versions, 2);
+}
+
+#[test]
 fn of_changes_within_one_second_the_list_knows_the_order() {
     // What is delivered, after which the list has been read or not: the first change, the second, in which order.
     let cases: [(bool, &[usize]); 5] =

@@ -88,6 +88,11 @@ impl Transaction<'_> {
         again: bool,
     ) -> Result<(Changed, Option<i64>)> {
         let (changed, version) = self.apply(rset, directory, record, how, fresh, again)?;
+        if matches!(changed, Changed::Added | Changed::Updated | Changed::Past)
+            && let Some(version) = version
+        {
+            self.absorb_listed(version, record, how)?;
+        }
         self.linked(version, record)?;
         Ok((changed, version))
     }
@@ -205,6 +210,32 @@ impl Transaction<'_> {
             }
             _ => Ok((Changed::Added, Some(self.appear(rset, &spot, NOBODY, record, heir_of, how)?))),
         }
+    }
+
+    /// A list of the very moment of a change had its result already, and another change of that moment was put after it: what
+    /// the list had is the version that this change made, and no other.
+    fn absorb_listed(&mut self, version: i64, record: &Record, how: How) -> Result<()> {
+        if !how.is_exact() || record.hashes.is_empty() {
+            return Ok(());
+        }
+        let listed_as = [None, Some(How::listed(Change::Created)), Some(How::listed(Change::Updated))];
+        for listed_as in listed_as.map(|how| how.map(How::number)) {
+            let listed: Option<i64> = self
+                .connection()
+                .prepare_cached(
+                    "SELECT max(l.id) FROM version v JOIN version l ON l.name = v.name
+                     WHERE v.id = ?1 AND l.begin = ?2 AND l.until = l.begin AND l.change IS ?3 AND l.hashes = ?4
+                         AND l.gone IS NULL AND l.id < v.id AND COALESCE(l.size = v.size, 1)",
+                )?
+                .query_row(params![version, record.begin.nanos(), listed_as, record.hashes.to_bytes()], |row| {
+                    row.get(0)
+                })?;
+            if let Some(listed) = listed {
+                self.orphan(listed, version)?;
+                return Ok(());
+            }
+        }
+        Ok(())
     }
 
     /// The names of a resource that is, or was, in the tree; and which of them has its current version.
