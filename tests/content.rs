@@ -519,6 +519,11 @@ fn a_refresh_has_what_only_its_server_tells_of_looked_at_again() {
     });
     assert_eq!(gets(&server, "/page"), asked + 1);
     assert!(mirror.read("page").unwrap() == second);
+    // `304` says nothing where no validator was sent.
+    server.on("/page", |_| Reply::status(304));
+    let audit = run(&["audit", "--content", &mirror.directory.to_string_lossy()]);
+    assert_eq!(audit.status.code(), Some(1), "{}", text(&audit));
+    assert!(text(&audit).contains("answers 304 Not Modified; whether it has changed"), "{}", text(&audit));
     // Whoever wants the first copy for ever says so.
     mirror.unmount();
     let mut mirror = mirror;
