@@ -175,6 +175,38 @@ fn parts_of_two_editions_never_delete() {
 }
 
 #[test]
+fn a_part_that_one_of_several_indexes_does_not_name_any_more_is_gone() {
+    for several in [true, false] {
+        let mut source = Source::start(&[("/a", "a"), ("/b", "b"), ("/c", "c"), ("/d", "d"), ("/e", "e")], &[]);
+        for (path, listed) in [("/1.xml", ["/a", "/b"]), ("/2.xml", ["/c", "/c"]), ("/3.xml", ["/d", "/e"])] {
+            source.server.file(path, part(&source, 0, &listed));
+        }
+        let names = |source: &Source, path: &str, parts: &[&str]| {
+            let parts: Vec<(&str, String)> = parts.iter().map(|part| (*part, String::new())).collect();
+            source.server.file(path, index(source, "resourcelist", "", "", &parts));
+        };
+        names(&source, "/one.xml", &["/1.xml", "/2.xml"]);
+        names(&source, "/other.xml", &["/3.xml"]);
+        match several {
+            true => offers(&source, &[("/one.xml", "resourcelist"), ("/other.xml", "resourcelist")]),
+            // The same below an index of indexes.
+            false => {
+                names(&source, "/top.xml", &["/one.xml", "/other.xml"]);
+                offers(&source, &[("/top.xml", "resourcelist")]);
+            }
+        }
+        let mirror = mounted(&source);
+        agrees(&mirror, &source);
+        // Its file stays on the server.
+        names(&source, "/one.xml", &["/1.xml"]);
+        source.remove("/c");
+        mirror.refreshed();
+        agrees(&mirror, &source);
+        is_complete(&mirror);
+    }
+}
+
+#[test]
 fn parts_that_are_newer_than_their_index_do_not_delete_until_they_have_settled() {
     let mut source = Source::start(&[("/a", "a"), ("/b", "b"), ("/c", "c"), ("/d", "d")], &[]);
     two_parts(&source, &format!("at=\"{}\"", at(0)));

@@ -21,10 +21,16 @@ const MOST_RESTARTS: usize = 2;
 /// read again; if they stay mixed, that is one of the failures.
 pub(in crate::sync) async fn bring(fetcher: &DocumentFetcher, roots: &[String], known: &[DocumentRow]) -> Lists {
     let past_caches = DocumentFetcher { past_caches: true, ..fetcher.clone() };
-    let mut restarts = 0;
+    // Of the parts that are known, it is not known which index named them: where one index has changed, all are read.
+    let without_indexes: Vec<DocumentRow> = known.iter().filter(|row| row.entries != INDEX).cloned().collect();
+    let (mut restarts, mut asks_again) = (0, known);
     loop {
         let fetcher = if restarts == MOST_RESTARTS { &past_caches } else { fetcher };
-        let (mut lists, named) = once(fetcher, roots, known).await;
+        let (mut lists, named) = once(fetcher, roots, asks_again).await;
+        if !named.indexes.is_empty() && lists.indexes.len() > named.indexes.len() {
+            asks_again = &without_indexes;
+            continue;
+        }
         let mixed = match editions::mixed(fetcher, &lists, &named).await {
             Some(mixed) => Err(mixed),
             None => editions::older_index(&past_caches, &lists, &named).await,
