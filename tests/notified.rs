@@ -98,6 +98,26 @@ fn what_a_list_has_of_the_second_of_two_notified_changes_is_the_version_of_the_l
 }
 
 #[test]
+fn what_a_list_had_keeps_its_content_and_its_name_when_changes_of_its_second_are_told_late() {
+    let (mut sends, mut telling, mirror) = start(false);
+    let created = telling.source.does("created", "/data/new.txt", 10, "one");
+    let updated = telling.source.does("updated", "/data/new.txt", 10, "two");
+    telling.source.list(10);
+    mirror.refreshed();
+    assert_eq!(mirror.read("data/new.txt").unwrap(), b"two");
+    let last = telling.source.does("updated", "/data/new.txt", 19, "three");
+    for (number, (until, told)) in [(19, last), (20, created), (20, updated)].into_iter().enumerate() {
+        sends.send(&notification(10, until, &told));
+        dealt_with(&mirror, i64::try_from(number).unwrap() + 1);
+    }
+    settles(&mirror, &telling.source);
+    let name = format!("{}.txt", at(10).replace(['-', ':'], ""));
+    assert_eq!(mirror.read(&format!(".versions/data/new.txt/{name}")).unwrap(), b"two");
+    let versions = mirror.count("SELECT count(*) FROM version v JOIN name n ON n.id = v.name WHERE n.name = 'new.txt'");
+    assert_eq!(versions, 3);
+}
+
+#[test]
 fn of_changes_within_one_second_the_list_knows_the_order() {
     // What is delivered, after which the list has been read or not: the first change, the second, in which order.
     let cases: [(bool, &[usize]); 5] =

@@ -477,24 +477,37 @@ impl Transaction<'_> {
                 .prepare_cached("UPDATE OR IGNORE memento SET version = ?2 WHERE version = ?1")?
                 .execute([version.id, same.id])?;
             connection.prepare_cached("DELETE FROM memento WHERE version = ?1")?.execute([version.id])?;
-            connection
-                .prepare_cached(
-                    "UPDATE version SET rank = min(COALESCE(rank, id), (SELECT COALESCE(rank, id) FROM version WHERE id = ?1))
-                     WHERE id = ?2",
-                )?
-                .execute([version.id, same.id])?;
-            // What was read of the one is read of the other, unless that is said to be something else.
-            connection
-                .prepare_cached(
-                    "UPDATE version SET object = a.object, served = a.served, size = a.size FROM version a
-                     WHERE version.id = ?2 AND a.id = ?1 AND a.object IS NOT NULL AND version.object IS NULL
-                       AND version.served IS NULL AND (version.hashes IS NULL OR version.hashes = a.hashes)
-                       AND (version.size IS NULL OR version.size = a.size)",
-                )?
-                .execute([version.id, same.id])?;
+            self.take_over(version.id, same.id)?;
             connection.prepare_cached("UPDATE version SET name = 0 WHERE id = ?1")?.execute([version.id])?;
         }
         Ok(any)
+    }
+
+    /// A version is another one in other words: it takes its place among the names below `.versions`, and its content.
+    pub(in crate::catalog) fn take_over(&self, from: i64, version: i64) -> Result<()> {
+        self.connection()
+            .prepare_cached(
+                "UPDATE version SET rank = min(COALESCE(rank, id), (SELECT COALESCE(rank, id) FROM version WHERE id = ?1))
+                 WHERE id = ?2",
+            )?
+            .execute([from, version])?;
+        // What was read of the one is read of the other, unless that is said to be something else.
+        self.connection()
+            .prepare_cached(
+                "UPDATE version SET object = a.object, served = a.served, size = a.size FROM version a
+                 WHERE version.id = ?2 AND a.id = ?1 AND a.object IS NOT NULL AND version.object IS NULL
+                   AND version.served IS NULL AND (version.hashes IS NULL OR version.hashes = a.hashes)
+                   AND (version.size IS NULL OR version.size = a.size)",
+            )?
+            .execute([from, version])?;
+        let has_member: bool = self
+            .connection()
+            .prepare_cached("SELECT EXISTS (SELECT 1 FROM member WHERE version = ?1)")?
+            .query_row([version], |row| row.get(0))?;
+        if !has_member {
+            self.inherit_member(from, version, &Hashes::default())?;
+        }
+        Ok(())
     }
 
     /// What was asked of the versions of a resource.

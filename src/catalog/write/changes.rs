@@ -231,6 +231,8 @@ impl Transaction<'_> {
                     row.get(0)
                 })?;
             if let Some(listed) = listed {
+                self.take_over(listed, version)?;
+                self.inherit_places(listed, version)?;
                 self.orphan(listed, version)?;
                 return Ok(());
             }
