@@ -203,6 +203,15 @@ fn a_part_that_one_of_several_indexes_does_not_name_any_more_is_gone() {
         mirror.refreshed();
         agrees(&mirror, &source);
         is_complete(&mirror);
+        let before = source.server.requests().len();
+        mirror.refreshed();
+        assert!(source.server.requests().len() - before <= 8, "quiet, each document is asked for once");
+        // One that is no index any more names no part at all.
+        source.server.file("/one.xml", part(&source, 10, &["/a"]));
+        source.remove("/b");
+        mirror.refreshed();
+        agrees(&mirror, &source);
+        is_complete(&mirror);
     }
 }
 
@@ -1253,6 +1262,7 @@ fn what_a_list_has_of_the_second_of_two_changes_is_the_version_of_the_later_one(
             let hashes: Vec<&str> = versions.iter().filter_map(|one| one["hash"].as_str()).collect();
             let expected = ["second", "first"].map(|body| format!("sha-256:{}", sha256(body.as_bytes())));
             assert_eq!(hashes, expected, "{log}");
+            assert!(!exact || versions[0]["name"] == "20260301T080048Z", "no name moves to another version: {log}");
         }
         is_complete(&mirror);
     }

@@ -541,7 +541,7 @@ fn judge(answer: Answer, asked: &Asked<'_>) -> Result<Answer> {
     let wanted = match status {
         StatusCode::OK => true,
         StatusCode::PARTIAL_CONTENT => asked.range.is_some(),
-        StatusCode::NOT_MODIFIED if asked.validators.is_some() => true,
+        StatusCode::NOT_MODIFIED if asked.validators.is_some_and(|known| !known.is_empty()) => true,
         _ => is_wanted_memento(&answer, asked),
     };
     if wanted {

@@ -19,6 +19,12 @@ pub struct Validators {
 }
 
 impl Validators {
+    /// Whether there is none, so that nothing can be asked conditionally.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.etag.is_none() && self.last_modified.is_none()
+    }
+
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let last_modified = text(headers, &header::LAST_MODIFIED);
         let time = |text: Option<&str>| text.and_then(|text| httpdate::parse_http_date(text.trim()).ok());

@@ -73,7 +73,7 @@ impl Contents {
         let before = self.context.readers.ask(|reader| reader.known_content(version)).ok().flatten();
         let known = before
             .map(|known| Validators { etag: known.etag, last_modified: known.last_modified, settled: true })
-            .filter(|known| known.etag.is_some() || known.last_modified.is_some());
+            .filter(|known| !known.is_empty());
         // Who opens it meanwhile gets what is here.
         self.freshness.note(&self.context.write_queue, version, known.clone().unwrap_or_default(), None);
         let place = Location::plain(represented(&row).unwrap_or_else(|| row.uri.clone()));

@@ -27,7 +27,9 @@ pub(in crate::sync) async fn bring(fetcher: &DocumentFetcher, roots: &[String], 
     loop {
         let fetcher = if restarts == MOST_RESTARTS { &past_caches } else { fetcher };
         let (mut lists, named) = once(fetcher, roots, asks_again).await;
-        if !named.indexes.is_empty() && lists.indexes.len() > named.indexes.len() {
+        let unchanged = lists.indexes.len() - named.indexes.len();
+        let is_another_gone = known.len() - without_indexes.len() > unchanged && lists.failed.is_empty();
+        if unchanged > 0 && (!named.indexes.is_empty() || is_another_gone) {
             asks_again = &without_indexes;
             continue;
         }
@@ -139,6 +141,10 @@ async fn once(fetcher: &DocumentFetcher, roots: &[String], known: &[DocumentRow]
                 Vec::new()
             }
         };
+        if !named.indexes.is_empty() && lists.indexes.len() > named.indexes.len() {
+            // All indexes are asked for again: see `bring`.
+            break;
+        }
         for child in children {
             if asked.contains(&child.url) {
                 continue;
