@@ -1426,6 +1426,28 @@ fn a_host_that_is_down_is_waited_for_once_in_a_listing() {
 }
 
 #[test]
+fn a_document_that_cannot_be_had_is_asked_for_five_times_at_most() {
+    let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+    source.changes("");
+    let mirror = mounted(&source);
+    source.server.on("/changelist.xml", |_| Reply::status(500));
+    let before = source.server.count("/changelist.xml");
+    let _ = mirror.refresh();
+    assert_eq!(source.server.count("/changelist.xml") - before, 5);
+    // What a list links to on a host that is down costs no more than the first look at that.
+    let dead = |number: u16| link("up", &format!("http://localhost:9/{number}"));
+    for number in 0..3 {
+        let entries = source.does("updated", "/a", 10 + u64::from(number), &format!("a, {number}"));
+        source.server.file("/changelist.xml", change_list(Some(0), Some(20), &dead(number), &entries));
+        let began = Instant::now();
+        let _ = mirror.refresh();
+        agrees(&mirror, &source);
+        let most = Duration::from_secs(if number == 0 { 20 } else { 4 });
+        assert!(began.elapsed() < most, "{:?}", began.elapsed());
+    }
+}
+
+#[test]
 fn a_page_with_the_validators_of_a_document_is_not_taken_for_it_for_ever() {
     let source = Source::start(&[("/a", "a")], &["changelist"]);
     source.changes("");

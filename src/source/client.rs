@@ -219,11 +219,13 @@ impl Client {
         let first = self.checked(url)?;
         let begun = Instant::now();
         let mut tries = 0;
-        // A user waits: a host that did not answer a moment ago is not waited for once more.
-        let down =
-            asked.patience.filter(|_| !asked.aside && !asked.document).and_then(|_| self.pace.down(&host_of(&first)));
-        if let Some(trouble @ Trouble::Stalled { .. }) = down {
-            return Err(SourceError::new(&first, trouble));
+        // A host that did not answer a moment ago is asked once, and where a user waits, not waited for once more.
+        let is_remembered = !asked.aside && (asked.document || asked.patience.is_some());
+        let down = self.pace.down(&host_of(&first)).filter(|_| is_remembered);
+        if let Some(trouble @ Trouble::Stalled { .. }) = &down
+            && !asked.document
+        {
+            return Err(SourceError::new(&first, trouble.clone()));
         }
         let most_tries = match (&down, asked.patience) {
             (Some(_), _) => 1,

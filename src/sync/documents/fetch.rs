@@ -17,7 +17,7 @@ use crate::bounds::{self, Beyond, Bounds};
 use crate::catalog::{CatalogError, DocumentRow, Record, Transaction, has_others_only};
 use crate::document::{Capability, Change, Datetime, Dialect, Entry, Facts, Head, Kind, Limits, Reader, Warnings};
 use crate::path::Mapper;
-use crate::source::{Asked, Client, SourceError, Trouble, Validators};
+use crate::source::{Answer, Asked, Client, SourceError, Trouble, Validators};
 use crate::store::{self, Store};
 use crate::sync::context::Context;
 use crate::sync::priority;
@@ -263,19 +263,21 @@ impl DocumentFetcher {
         };
         let mut last = None;
         for _ in 0..3 {
-            match self.spool_once(url, &asked).await {
+            // What is not answered, the client asks for again.
+            let answer = self.client.ask(url, &asked).await?;
+            if answer.status == 304 {
+                return Ok(None);
+            }
+            match self.receive(url, answer).await {
                 Err(error) if error.trouble.passes() => last = Some(error),
-                other => return other,
+                received => return received.map(Some),
             }
         }
         Err(last.unwrap_or_else(|| SourceError::new(url, Trouble::Broken("no answer".to_owned()))))
     }
 
-    async fn spool_once(&self, url: &str, asked: &Asked<'_>) -> Result<Option<Body>, SourceError> {
-        let mut answer = self.client.ask(url, asked).await?;
-        if answer.status == 304 {
-            return Ok(None);
-        }
+    /// Downloads the body of an answer.
+    async fn receive(&self, url: &str, mut answer: Answer) -> Result<Body, SourceError> {
         let disk = |error: std::io::Error| SourceError::new(url, Trouble::Disk(error.to_string()));
         let mut file = self.store.spool().map_err(disk)?;
         let mut size = 0;
@@ -296,7 +298,7 @@ impl DocumentFetcher {
             // Written just now, it may be written again within the same second.
             validators.last_modified = None;
         }
-        Ok(Some(Body { file, url, validators, charset, date }))
+        Ok(Body { file, url, validators, charset, date })
     }
 
     /// Asks for one document; for a changed one only, if validators of an earlier edition are known.
