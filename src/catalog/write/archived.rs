@@ -500,13 +500,6 @@ impl Transaction<'_> {
                    AND (version.size IS NULL OR version.size = a.size)",
             )?
             .execute([from, version])?;
-        let has_member: bool = self
-            .connection()
-            .prepare_cached("SELECT EXISTS (SELECT 1 FROM member WHERE version = ?1)")?
-            .query_row([version], |row| row.get(0))?;
-        if !has_member {
-            self.inherit_member(from, version, &Hashes::default())?;
-        }
         Ok(())
     }
 

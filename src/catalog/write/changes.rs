@@ -232,6 +232,14 @@ impl Transaction<'_> {
                 })?;
             if let Some(listed) = listed {
                 self.take_over(listed, version)?;
+                // Both have the same hashes, so a member of a package is the content of the one as of the other.
+                let has_member: bool = self
+                    .connection()
+                    .prepare_cached("SELECT EXISTS (SELECT 1 FROM member WHERE version = ?1)")?
+                    .query_row([version], |row| row.get(0))?;
+                if !has_member {
+                    self.inherit_member(listed, version, &record.hashes)?;
+                }
                 self.inherit_places(listed, version)?;
                 self.orphan(listed, version)?;
                 return Ok(());
