@@ -219,7 +219,7 @@ impl Client {
         let first = self.checked(url)?;
         let begun = Instant::now();
         let mut tries = 0;
-        // A host that did not answer a moment ago is asked once, and where a user waits, not waited for once more.
+        // A host that did not answer a moment ago gets one request; none for content that a user waits for, if it was silent.
         let is_remembered = !asked.aside && (asked.document || asked.patience.is_some());
         let down = self.pace.down(&host_of(&first)).filter(|_| is_remembered);
         if let Some(trouble @ Trouble::Stalled { .. }) = &down

@@ -198,7 +198,7 @@ async fn check(fetcher: DocumentFetcher, row: DocumentRow) -> (String, Result<No
 
 async fn ask_again(fetcher: &DocumentFetcher, row: &DocumentRow) -> Result<Now, SourceError> {
     let known = Validators { etag: row.etag.clone(), last_modified: row.last_modified.clone(), settled: false };
-    let conditional = Some(&known).filter(|known| **known != Validators::default());
+    let conditional = Some(&known).filter(|known| !known.is_empty());
     let Some(body) = fetcher.spool(&row.url, conditional, false).await? else { return Ok(Now::Same) };
     if known.etag.is_some() && known.etag == body.validators.etag {
         return Ok(Now::Same);

@@ -311,7 +311,7 @@ impl DocumentFetcher {
         let validators = known
             .as_ref()
             .map(|row| Validators { etag: row.etag.clone(), last_modified: row.last_modified.clone(), settled: false })
-            .filter(|validators| *validators != Validators::default());
+            .filter(|validators| !validators.is_empty());
         match self.spool(url, validators.as_ref(), false).await? {
             Some(body) => self.with_pages(self.inspect(body, url, depth).await?).await,
             None => known.map(Got::Unchanged).ok_or_else(|| unconditional(url)),

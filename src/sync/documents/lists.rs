@@ -21,16 +21,17 @@ const MOST_RESTARTS: usize = 2;
 /// read again; if they stay mixed, that is one of the failures.
 pub(in crate::sync) async fn bring(fetcher: &DocumentFetcher, roots: &[String], known: &[DocumentRow]) -> Lists {
     let past_caches = DocumentFetcher { past_caches: true, ..fetcher.clone() };
-    // Of the parts that are known, it is not known which index named them: where one index has changed, all are read.
-    let without_indexes: Vec<DocumentRow> = known.iter().filter(|row| row.entries != INDEX).cloned().collect();
-    let (mut restarts, mut asks_again) = (0, known);
+    let known_indexes = known.iter().filter(|row| row.entries == INDEX).count();
+    let mut without_indexes: Option<Vec<DocumentRow>> = None;
+    let mut restarts = 0;
     loop {
         let fetcher = if restarts == MOST_RESTARTS { &past_caches } else { fetcher };
-        let (mut lists, named) = once(fetcher, roots, asks_again).await;
+        let (mut lists, named) = once(fetcher, roots, without_indexes.as_deref().unwrap_or(known)).await;
         let unchanged = lists.indexes.len() - named.indexes.len();
-        let is_another_gone = known.len() - without_indexes.len() > unchanged && lists.failed.is_empty();
+        let is_another_gone = known_indexes > unchanged && lists.failed.is_empty();
         if unchanged > 0 && (!named.indexes.is_empty() || is_another_gone) {
-            asks_again = &without_indexes;
+            // Of the parts that are known, it is not known which index named them: where one index has changed, all are read.
+            without_indexes = Some(known.iter().filter(|row| row.entries != INDEX).cloned().collect());
             continue;
         }
         let mixed = match editions::mixed(fetcher, &lists, &named).await {
