@@ -1,7 +1,7 @@
 //! The one writer, and what a transaction changes, by topic. It uses `db`, `model` and `error`, never `read`.
 //!
 //! Layout; a line uses only those above it:
-//! - `new_version`, `state`
+//! - `insert`, `new_version`, `state`
 //! - `transaction`
 //! - `writer`, `archived`, `bulk`, `changes`, `channels`, `contents`, `filter`, `lists`, `members`, `naming`, `packages`, `reach`,
 //!   `validators`
@@ -14,6 +14,7 @@ pub(super) mod channels;
 pub(super) mod contents;
 pub(super) mod feeds;
 pub(super) mod filter;
+mod insert;
 pub(super) mod lists;
 pub(super) mod members;
 pub(super) mod naming;

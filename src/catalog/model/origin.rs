@@ -35,6 +35,12 @@ impl How {
         }
     }
 
+    /// The number of the change that made the version which follows one that came by `number`, where what was served turned
+    /// out to be another content: an update, if the Source had reported a change at all.
+    pub(in crate::catalog) fn of_successor(number: i64) -> Option<i64> {
+        (number < Self::LISTED).then(|| Self::kind_number(Change::Updated))
+    }
+
     pub(in crate::catalog) fn of(number: Option<i64>) -> Option<Self> {
         number.map(Self)
     }

@@ -17,6 +17,7 @@ use crate::catalog::model::mementos::Answered;
 use crate::catalog::model::mementos::{Memento, TimeMapRow};
 use crate::catalog::model::origin::How;
 use crate::catalog::model::record::{Extra, Record};
+use crate::catalog::write::insert::VersionValues;
 use crate::catalog::write::transaction::{NOBODY, Transaction};
 use crate::document::Datetime;
 use crate::document::Hashes;
@@ -361,22 +362,30 @@ impl Transaction<'_> {
         let media = self.media(memento.media.as_deref())?;
         let hashes = (!memento.hashes.is_empty()).then(|| memento.hashes.to_bytes());
         let size = memento.size.and_then(|size| i64::try_from(size).ok());
-        self.connection()
-            .prepare_cached(
-                "INSERT INTO version (id, name, document, begin, until, mtime, dated, size, settled, hashes, media, change)
-                 VALUES (?1, ?2, ?3, ?4, ?4, ?4, 0, ?5, ?6, ?7, ?8, ?9)",
-            )?
-            .execute(params![
-                id,
-                resource,
-                NOBODY,
-                memento.begin.nanos(),
-                size,
-                size.is_none(),
-                hashes,
-                media,
-                How::ARCHIVED.number()
-            ])?;
+        let at = memento.begin.nanos();
+        VersionValues {
+            id,
+            name: resource,
+            document: NOBODY,
+            begin: at,
+            until: Some(at),
+            mtime: at,
+            dated: 0,
+            size,
+            settled: size.is_none(),
+            hashes,
+            media,
+            extra: None,
+            object: None,
+            served: None,
+            change: Some(How::ARCHIVED.number()),
+            gone: None,
+            came: None,
+            went: None,
+            ended: None,
+            rank: None,
+        }
+        .insert(self.connection())?;
         Ok(id)
     }
 

@@ -12,13 +12,12 @@
 
 use std::sync::LazyLock;
 
-use rusqlite::Connection;
-
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::inode::directory_ino;
 use crate::catalog::model::origin::How;
 use crate::catalog::model::record::Record;
 use crate::catalog::model::rows::{Outcome, Upserted};
+use crate::catalog::write::insert::{Numbered, insert_versions};
 use crate::catalog::write::new_version::NewVersion;
 use crate::catalog::write::transaction::Transaction;
 use crate::document::Change;
@@ -27,8 +26,8 @@ use crate::path::Naming;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 
-/// How many rows a statement writes: as many of the first as there are rows for, then of the next.
-pub(in crate::catalog) const AT_ONCE: [usize; 3] = [32, 8, 1];
+static NAMES: LazyLock<Numbered> =
+    LazyLock::new(|| Numbered::new("name", "parent, name, rset, uri, version", "?1, ?, ?2, ?, ?"));
 
 /// New resources of one directory, not written yet.
 #[derive(Default)]
@@ -38,127 +37,6 @@ struct Run<'r> {
     /// The last name there, those of the run counted.
     last: String,
     versions: Vec<NewVersion<'r>>,
-}
-
-/// What rows of one kind are written with.
-struct Statements {
-    /// For each of [`AT_ONCE`].
-    texts: [String; AT_ONCE.len()],
-    /// How many parameters say the same of all rows of a statement; they stand first.
-    shared: usize,
-    /// How many each row has of its own.
-    own: usize,
-}
-
-impl Statements {
-    /// In `row`, `?` is the next of a row's own parameters, and `?1` and so on are shared.
-    fn new(insert: &str, row: &str) -> Self {
-        let values = || row.split(", ");
-        let own = values().filter(|value| *value == "?").count();
-        let shared = values().count() - own;
-        let texts = AT_ONCE.map(|count| {
-            let mut next = shared;
-            let mut one = || {
-                let numbered = values().map(|value| match value {
-                    "?" => {
-                        next += 1;
-                        format!("?{next}")
-                    }
-                    value => value.to_owned(),
-                });
-                format!("({})", numbered.collect::<Vec<_>>().join(", "))
-            };
-            let rows: Vec<_> = (0..count).map(|_| one()).collect();
-            format!("{insert} VALUES {}", rows.join(", "))
-        });
-        Self { texts, shared, own }
-    }
-
-    /// Calls `write` with as many rows at once as there are, each with the number of its first parameter, and their statement.
-    fn write<T>(
-        &self,
-        mut all: &[T],
-        mut write: impl FnMut(&str, &mut dyn Iterator<Item = (&T, usize)>) -> Result<()>,
-    ) -> Result<()> {
-        for (count, statement) in AT_ONCE.into_iter().zip(&self.texts) {
-            while let Some((part, rest)) = all.split_at_checked(count) {
-                write(statement, &mut part.iter().zip((self.shared + 1..).step_by(self.own)))?;
-                all = rest;
-            }
-        }
-        Ok(())
-    }
-}
-
-static NAMES: LazyLock<Numbered> =
-    LazyLock::new(|| Numbered::new("name", "parent, name, rset, uri, version", "?1, ?, ?2, ?, ?"));
-
-// No expression of a parameter in these: SQLite would plan it anew for each value.
-static VERSIONS: LazyLock<Numbered> = LazyLock::new(|| {
-    Numbered::new(
-        "version",
-        "name, document, begin, mtime, dated, size, settled, hashes, media, extra, object, change, came",
-        "?, ?1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?2, ?3",
-    )
-});
-
-/// Of versions of which nothing else is to be said.
-static PLAIN_VERSIONS: LazyLock<Numbered> = LazyLock::new(|| {
-    Numbered::new(
-        "version",
-        "name, document, begin, mtime, dated, size, settled, hashes, media",
-        "?, ?1, ?, ?, ?, ?, ?, ?, ?",
-    )
-});
-
-/// The same for rows whose numbers follow each other, and come after all that there are: the first is written with its
-/// number, and SQLite gives the others theirs.
-///
-/// A number that is given might be none, so SQLite would journal each statement of many such rows, whatever its conflict
-/// clause: of 3.77 million resources, pages of 6 GB, 2 s of 8.
-struct Numbered {
-    first: Statements,
-    others: Statements,
-}
-
-impl Numbered {
-    fn new(table: &str, columns: &str, row: &str) -> Self {
-        let insert = format!("INSERT OR FAIL INTO {table}");
-        Self {
-            first: Statements::new(&format!("{insert} (id, {columns})"), &format!("?, {row}")),
-            others: Statements::new(&format!("{insert} ({columns})"), row),
-        }
-    }
-
-    /// Calls `bind` for the parameters that all rows of a statement share, and for those of each row, from the number given on.
-    fn write<T>(
-        &self,
-        connection: &Connection,
-        all: &[T],
-        number: impl Fn(&T) -> i64,
-        shared: impl Fn(&mut rusqlite::Statement<'_>) -> rusqlite::Result<()>,
-        mut bind: impl FnMut(&mut rusqlite::Statement<'_>, &T, usize) -> rusqlite::Result<()>,
-    ) -> Result<()> {
-        let Some((first, others)) = all.split_first() else { return Ok(()) };
-        for (statements, rows, numbered) in
-            [(&self.first, std::slice::from_ref(first), true), (&self.others, others, false)]
-        {
-            statements.write(rows, |statement, rows| {
-                let mut statement = connection.prepare_cached(statement)?;
-                shared(&mut statement)?;
-                for (row, own) in rows {
-                    if numbered {
-                        statement.raw_bind_parameter(own, number(row))?;
-                    }
-                    bind(&mut statement, row, own + usize::from(numbered))?;
-                }
-                statement.raw_execute()?;
-                Ok(())
-            })?;
-        }
-        let (given, wanted) = (connection.last_insert_rowid(), all.last().map_or(0, number));
-        if given == wanted { Ok(()) } else { Err(CatalogError::Numbers { given, wanted }) }
-    }
 }
 
 impl Transaction<'_> {
@@ -263,49 +141,11 @@ impl Transaction<'_> {
         if versions.iter().any(|version| version.record.dated != 1 && version.record.hashes.is_empty()) {
             self.timeless.set(true);
         }
-        // Of what came with the first lists, that is all there is to say.
-        let change = self.sync.map(|_| how.number());
-        let plain = self.sync.is_none()
-            && versions.iter().all(|version| version.record.extra.is_none() && version.object.is_none());
-        let statements = if plain { &PLAIN_VERSIONS } else { &VERSIONS };
-        let mut hashes = Vec::new();
-        statements.write(
-            &self.transaction,
-            versions,
-            |version| version.id,
-            |statement| {
-                statement.raw_bind_parameter(1, document)?;
-                if !plain {
-                    statement.raw_bind_parameter(2, change)?;
-                    statement.raw_bind_parameter(3, self.sync)?;
-                }
-                Ok(())
-            },
-            |statement, version, own| {
-                let record = version.record;
-                let listed = record.size.and_then(|size| i64::try_from(size).ok());
-                hashes.clear();
-                record.hashes.append_to(&mut hashes);
-                statement.raw_bind_parameter(own, version.name)?;
-                statement.raw_bind_parameter(own + 1, record.begin.nanos())?;
-                statement.raw_bind_parameter(own + 2, record.mtime.nanos())?;
-                statement.raw_bind_parameter(own + 3, record.dated)?;
-                statement.raw_bind_parameter(own + 4, listed.or(version.size))?;
-                statement.raw_bind_parameter(own + 5, listed.is_none())?;
-                statement.raw_bind_parameter(own + 6, (!hashes.is_empty()).then_some(hashes.as_slice()))?;
-                statement.raw_bind_parameter(own + 7, version.media)?;
-                if !plain {
-                    statement.raw_bind_parameter(own + 8, record.extra.as_deref())?;
-                    statement.raw_bind_parameter(own + 9, version.object)?;
-                }
-                Ok(())
-            },
-        )?;
-        if !plain {
-            let linking = versions.iter().filter(|version| !version.record.targets.is_empty());
-            linking.into_iter().try_for_each(|version| self.put_targets(version.id, &version.record.targets))?;
-        }
-        Ok(())
+        // Of what came with the first lists, nothing is noted of how it came.
+        let origin = self.sync.map(|sync| (how.number(), sync));
+        insert_versions(&self.transaction, versions, document, origin)?;
+        let linking = versions.iter().filter(|version| !version.record.targets.is_empty());
+        linking.into_iter().try_for_each(|version| self.put_targets(version.id, &version.record.targets))
     }
 }
 

@@ -12,6 +12,7 @@ use crate::catalog::error::CatalogError;
 use crate::catalog::model::origin::{Changed, How, Moved};
 use crate::catalog::model::record::Record;
 use crate::catalog::model::same_bytes::{Listed, Sameness};
+use crate::catalog::write::insert::VersionValues;
 use crate::catalog::write::transaction::{NOBODY, Transaction};
 use crate::document::Change;
 use crate::document::Hashes;
@@ -663,17 +664,11 @@ impl Transaction<'_> {
     /// Gives a version the next number, and returns that. What it is called among versions stays; whoever has it open goes on
     /// with what it was.
     fn renumber(&mut self, version: i64) -> Result<i64> {
+        let Some(known) = VersionValues::load(self.connection(), version)? else { return Ok(version) };
         let next = self.next_version;
         self.next_version += 1;
-        self.connection()
-            .prepare_cached(
-                "INSERT INTO version (id, name, document, begin, until, mtime, dated, size, settled, hashes, media, extra, object,
-                     served, change, gone, came, went, ended, rank)
-                 SELECT ?2, name, document, begin, until, mtime, dated, size, settled, hashes, media, extra, object,
-                     served, change, gone, came, went, ended, COALESCE(rank, id)
-                 FROM version WHERE id = ?1",
-            )?
-            .execute([version, next])?;
+        let rank = known.rank.or(Some(version));
+        VersionValues { id: next, rank, ..known }.insert(self.connection())?;
         self.inherit_member(version, next, &Hashes::default())?;
         self.connection()
             .prepare_cached("UPDATE patch SET version = ?2 WHERE version = ?1")?

@@ -5,6 +5,8 @@ use rusqlite::params;
 
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::nodes::Content;
+use crate::catalog::model::origin::How;
+use crate::catalog::write::insert::VersionValues;
 use crate::catalog::write::transaction::Transaction;
 use crate::document::Datetime;
 
@@ -88,31 +90,36 @@ impl Transaction<'_> {
             )
             .optional()?;
         let Some((id, parent, name)) = row else { return self.supersede_past(version, content, now) };
+        let Some(known) = VersionValues::load(self.connection(), version)? else { return Ok(false) };
         let next = self.next_version;
         self.next_version += 1;
         // Of what was never served, nothing was wrong but what had been said of its size; and without content, only the inode
         // is another. That is no version of its own.
-        let phantom: bool = self.connection().query_row(
-            "SELECT ?2 OR settled AND served IS NULL FROM version WHERE id = ?1",
-            params![version, content.is_none()],
-            |row| row.get(0),
-        )?;
-        self.connection().execute(
-            "INSERT INTO version (id, name, document, begin, mtime, dated, size, hashes, media, extra, change, came, rank)
-             SELECT ?2, name, document, CASE WHEN ?5 THEN begin ELSE ?3 END, mtime, dated,
-                    CASE WHEN settled OR ?4 THEN NULL ELSE size END, hashes, media, extra,
-                    CASE WHEN ?5 THEN change WHEN change < 8 THEN 2 END, CASE WHEN ?5 THEN came END, CASE WHEN ?5 THEN COALESCE(rank, id) END
-             FROM version WHERE id = ?1",
-            params![version, next, now.nanos(), content.is_some(), phantom],
-        )?;
+        let phantom = content.is_none() || known.settled && known.served.is_none();
+        let begin = if phantom { known.begin } else { now.nanos() };
+        VersionValues {
+            id: next,
+            begin,
+            until: None,
+            size: known.size.filter(|_| !known.settled && content.is_none()),
+            settled: false,
+            object: None,
+            served: None,
+            change: if phantom { known.change } else { known.change.and_then(How::of_successor) },
+            gone: None,
+            came: known.came.filter(|_| phantom),
+            went: None,
+            ended: None,
+            rank: phantom.then(|| known.rank.unwrap_or(version)),
+            ..known
+        }
+        .insert(self.connection())?;
         self.close(version, now)?;
         if phantom {
             self.orphan(version, next)?;
         }
         self.relink(next)?;
         self.connection().execute("UPDATE name SET version = ?2, changed = ?3 WHERE id = ?1", [id, next, self.now])?;
-        let begin: i64 =
-            self.connection().query_row("SELECT begin FROM version WHERE id = ?1", [next], |row| row.get(0))?;
         self.tree.changes.from(begin);
         self.tree.count(&self.transaction, parent, &name, 0)?;
         content.map_or(Ok(false), |content| self.store(next, content, now))
@@ -135,22 +142,23 @@ impl Transaction<'_> {
     /// The same of a superseded version whose size turned out to be another, or of which readers have seen bytes that failed
     /// verification.
     fn supersede_past(&mut self, version: i64, content: Option<&Content>, now: Datetime) -> Result<bool> {
+        let known = VersionValues::load(self.connection(), version)?;
+        let may_go =
+            |known: &VersionValues| (known.settled || content.is_none()) && known.served.is_none() && known.name > 0;
+        let Some(known) = known.filter(may_go) else { return Ok(false) };
+        let (name, begin, Some(until)) = (known.name, known.begin, known.until) else { return Ok(false) };
         let next = self.next_version;
-        let found: Option<(i64, i64, i64)> = self
-            .connection()
-            .prepare_cached(
-                "INSERT INTO version (id, name, document, begin, until, mtime, dated, size, hashes, media, extra, change, gone,
-                     came, went, ended, rank)
-                 SELECT ?2, name, document, begin, until, mtime, dated, CASE WHEN NOT settled THEN size END, hashes, media, extra,
-                        change, gone, came, went, ended, COALESCE(rank, id)
-                 FROM version
-                 WHERE id = ?1 AND (settled OR ?3) AND served IS NULL AND until IS NOT NULL AND name > 0
-                 RETURNING name, begin, until",
-            )?
-            .query_row(params![version, next, content.is_none()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
-            .optional()?;
-        let Some((name, begin, until)) = found else { return Ok(false) };
         self.next_version += 1;
+        VersionValues {
+            id: next,
+            size: known.size.filter(|_| !known.settled),
+            settled: false,
+            object: None,
+            served: None,
+            rank: known.rank.or(Some(version)),
+            ..known
+        }
+        .insert(self.connection())?;
         self.orphan(version, next)?;
         self.lived(name, begin, until)?;
         content.map_or(Ok(false), |content| self.store(next, content, now))

@@ -7,6 +7,7 @@ use crate::catalog::model::integers::signed;
 use crate::catalog::model::members::{Attached, Looked, MemberRow, MemberState};
 use crate::catalog::model::record::Record;
 use crate::catalog::model::same_bytes::{Listed, Sameness};
+use crate::catalog::write::insert::{Existing, insert_member};
 use crate::catalog::write::transaction::Transaction;
 use crate::document::Hashes;
 use crate::path::SELF;
@@ -71,23 +72,8 @@ impl Transaction<'_> {
 
     /// Gives a version that this step made, and of which a length is listed, a member as its content.
     fn attach_to_new(&self, version: i64, record: &Record, row: &MemberRow) -> Result<()> {
-        self.connection()
-            .prepare_cached(
-                "INSERT INTO member (version, package, header, compressed, size, crc, name_length, deflated, hashes, coded, state)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, NULL, ?9, 0) ON CONFLICT (version) DO NOTHING",
-            )?
-            .execute(params![
-                version,
-                row.package,
-                signed(row.header),
-                signed(row.compressed),
-                signed(row.size),
-                row.crc,
-                row.name_length,
-                row.deflated,
-                record.coded
-            ])?;
-        Ok(())
+        let row = MemberRow { hashes: None, coded: record.coded, state: MemberState::Unseen, ..row.clone() };
+        insert_member(self.connection(), version, &row, Existing::Keep)
     }
 
     /// A size that was not listed is what the package says, unless the content is coded.
@@ -95,7 +81,7 @@ impl Transaction<'_> {
         self.connection()
             .prepare_cached(
                 "UPDATE version SET size = ?2, settled = 1
-                 WHERE id = ?1 AND size IS NULL AND (extra IS NULL OR extra NOT LIKE '%\"encoding\"%')",
+                 WHERE id = ?1 AND size IS NULL AND extra ->> '$.encoding' IS NULL",
             )?
             .execute(params![version, signed(row.size)])?;
         Ok(())
@@ -115,31 +101,19 @@ impl Transaction<'_> {
     }
 
     fn attach_to_any(&self, version: i64, row: &MemberRow) -> Result<()> {
-        let hashes = row.hashes.as_ref().map(Hashes::to_bytes);
-        // Content that is here already is as good, and stays.
-        self.connection()
+        let (is_here, size, coded) = self
+            .connection()
             .prepare_cached(
-                "INSERT INTO member (version, package, header, compressed, size, crc, name_length, deflated, hashes, coded, state)
-                 SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, COALESCE(extra LIKE '%\"encoding\"%', 0), 0
-                 FROM version WHERE id = ?1 AND object IS NULL
-                   AND (size IS NULL OR size = ?5 OR extra LIKE '%\"encoding\"%')
-                 ON CONFLICT (version) DO UPDATE SET package = excluded.package, header = excluded.header,
-                     compressed = excluded.compressed, size = excluded.size, crc = excluded.crc,
-                     name_length = excluded.name_length, deflated = excluded.deflated, hashes = excluded.hashes, state = 0
-                 WHERE member.package != excluded.package AND member.state NOT IN (1, 3)
-                   AND NOT (member.state = 0 AND EXISTS (SELECT 1 FROM package WHERE id = member.package AND whole))",
+                "SELECT object IS NOT NULL, size, extra ->> '$.encoding' IS NOT NULL FROM version WHERE id = ?1",
             )?
-            .execute(params![
-                version,
-                row.package,
-                signed(row.header),
-                signed(row.compressed),
-                signed(row.size),
-                row.crc,
-                row.name_length,
-                row.deflated,
-                hashes
-            ])?;
+            .query_row([version], |found| {
+                Ok((found.get::<_, bool>(0)?, found.get::<_, Option<i64>>(1)?, found.get::<_, bool>(2)?))
+            })?;
+        // Content that is here already is as good, and stays.
+        if !is_here && (coded || size.is_none_or(|size| size.unsigned_abs() == row.size)) {
+            let row = MemberRow { coded, state: MemberState::Unseen, ..row.clone() };
+            insert_member(self.connection(), version, &row, Existing::Replace)?;
+        }
         self.past_changed(version)?;
         self.settle_to_member(version, row)
     }
@@ -166,7 +140,7 @@ impl Transaction<'_> {
             .connection()
             .prepare_cached(
                 "SELECT mtime, dated, CASE WHEN settled THEN NULL ELSE size END, hashes, size,
-                        COALESCE(extra LIKE '%\"encoding\"%', 0) FROM version WHERE id = ?1",
+                        extra ->> '$.encoding' IS NOT NULL FROM version WHERE id = ?1",
             )?
             .query_row([version], |found| {
                 let hashes: Option<Vec<u8>> = found.get(3)?;

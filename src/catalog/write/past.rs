@@ -18,6 +18,7 @@ use crate::catalog::model::reach::Reach;
 use crate::catalog::model::record::{Extra, Record};
 use crate::catalog::model::timeline::{Facts, Origin, Span, Timeline};
 use crate::catalog::write::changes::Names;
+use crate::catalog::write::insert::VersionValues;
 use crate::catalog::write::transaction::{NOBODY, Transaction};
 use crate::document::Change;
 use crate::document::Datetime;
@@ -368,27 +369,27 @@ impl Transaction<'_> {
 
     /// The same version once more, at another time. Where nothing tells what its bytes were, they may have been others.
     fn copy_version(&mut self, version: i64, span: &Span) -> Result<i64> {
+        let Some(known) = VersionValues::load(self.connection(), version)? else { return Ok(version) };
         let copy = self.next_version;
         self.next_version += 1;
-        self.connection()
-            .prepare_cached(
-                "INSERT INTO version (id, name, document, begin, until, mtime, dated, size, settled, hashes, media, extra, object,
-                     served, change, gone, ended)
-                 SELECT ?2, name, ?8, ?3, ?4, mtime, dated, CASE WHEN hashes IS NOT NULL OR NOT settled THEN size END, settled,
-                     hashes, media, extra, CASE WHEN hashes IS NOT NULL THEN object END,
-                     CASE WHEN hashes IS NOT NULL THEN served END, ?5, ?6, ?7
-                 FROM version WHERE id = ?1",
-            )?
-            .execute(params![
-                version,
-                copy,
-                span.begin,
-                span.until,
-                span.how.map(How::number),
-                span.gone.map(How::number),
-                self.now,
-                NOBODY
-            ])?;
+        let has_hashes = known.hashes.is_some();
+        VersionValues {
+            id: copy,
+            document: NOBODY,
+            begin: span.begin,
+            until: span.until,
+            size: known.size.filter(|_| has_hashes || !known.settled),
+            object: known.object.filter(|_| has_hashes),
+            served: known.served.filter(|_| has_hashes),
+            change: span.how.map(How::number),
+            gone: span.gone.map(How::number),
+            came: None,
+            went: None,
+            ended: Some(self.now),
+            rank: None,
+            ..known
+        }
+        .insert(self.connection())?;
         if !span.facts.hashes.is_empty() {
             self.inherit_member(version, copy, &Hashes::default())?;
             self.connection()

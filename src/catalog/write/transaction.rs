@@ -6,8 +6,9 @@ use std::collections::HashMap;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use rusqlite::params;
+use rusqlite::{OptionalExtension as _, params};
 
+use crate::catalog::db::columns::{MEMBER, member};
 use crate::catalog::db::meta::{TIMELESS, set_meta};
 use crate::catalog::db::names::derived_uri;
 use crate::catalog::db::names::resource_name;
@@ -18,11 +19,13 @@ use crate::catalog::db::tree::{NameRow, Numbers, Tree};
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::filter::Filter;
 use crate::catalog::model::inode::ROOT;
+use crate::catalog::model::members::MemberRow;
 use crate::catalog::model::origin::How;
 use crate::catalog::model::record::Record;
 use crate::catalog::model::rows::{Changes, Outcome, Upserted};
 use crate::catalog::model::same_bytes::{Listed, Sameness};
 use crate::catalog::model::snapshot::Snapshot;
+use crate::catalog::write::insert::{Existing, insert_member};
 use crate::catalog::write::new_version::NewVersion;
 use crate::catalog::write::state::{Recent, Remembered};
 use crate::document::Change;
@@ -561,16 +564,18 @@ impl<'w> Transaction<'w> {
     /// Gives a version the member that is the content of one `before` it. What the manifest said of the bytes still holds
     /// them, where what is listed of the new version, `hashes`, says less.
     pub(in crate::catalog) fn inherit_member(&self, before: i64, id: i64, hashes: &Hashes) -> Result<()> {
-        let hashes = (!hashes.is_empty()).then(|| hashes.to_bytes());
-        self.transaction
-            .prepare_cached(
-                "INSERT INTO member (version, package, header, compressed, size, crc, name_length, deflated, hashes, coded, state)
-                 SELECT ?2, package, header, compressed, size, crc, name_length, deflated,
-                        COALESCE(hashes, (SELECT NULLIF(hashes, ?3) FROM version WHERE id = ?1)), coded, state
-                 FROM member WHERE version = ?1",
-            )?
-            .execute(params![before, id, hashes])?;
-        Ok(())
+        let found = self
+            .transaction
+            .prepare_cached(&format!(
+                "SELECT {MEMBER}, v.hashes FROM member m LEFT JOIN package p ON p.id = m.package JOIN version v ON v.id = m.version
+                 WHERE m.version = ?1"
+            ))?
+            .query_row([before], |row| Ok((member(row, 0)?, row.get::<_, Option<Vec<u8>>>(12)?)))
+            .optional()?;
+        let Some((Some(row), listed)) = found else { return Ok(()) };
+        let listed = listed.as_deref().map(Hashes::from_bytes).filter(|listed| listed != hashes);
+        let row = MemberRow { hashes: row.hashes.clone().or(listed), ..row };
+        insert_member(&self.transaction, id, &row, Existing::Keep)
     }
 
     pub(in crate::catalog) fn media(&mut self, media: Option<&str>) -> Result<Option<i64>> {
