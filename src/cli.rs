@@ -8,8 +8,8 @@
 //! ever printed.
 //!
 //! Layout, each line uses only those above it:
-//! - `logging`, `messages`, `mounts`, `report`, `syscalls`, `users`
-//! - `bridge`, `confine`, `options`, `show`
+//! - `logging`, `messages`, `mounts`, `syscalls`
+//! - `confine`, `show`
 //! - `control`, `install`, `meaning`, `task`
 //! - `audit`, `fetch`, `guard`, `inspect`, `log`, `refresh`, `status`
 //! - `server`
@@ -19,7 +19,6 @@
 //! - `commands`
 
 mod audit;
-mod bridge;
 mod commands;
 mod confine;
 mod control;
@@ -36,15 +35,12 @@ mod meaning;
 mod messages;
 mod mount;
 mod mounts;
-pub mod options;
 mod refresh;
-mod report;
 mod server;
 mod show;
 mod status;
 mod syscalls;
 mod task;
-mod users;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -19,6 +19,9 @@
 //! | [`notify`] | [`source`], [`document`] for times, and the engine's door |
 //! | [`fs`] | [`catalog`], [`document`] for times, [`path`] for names, and "bring me this version"; not HTTP |
 //! | [`demo`] | [`document`] |
+//! | [`users`] | nothing of ours |
+//! | [`options`] | [`users`], and the types of what it sets |
+//! | [`mirror`] | all above |
 //! | [`cli`] | all |
 //!
 //! # Four walks
@@ -32,7 +35,7 @@
 //!
 //! One read, from the kernel to the byte:
 //! 1. `fs::adapter` takes the request; content that is here is answered at once.
-//! 2. Otherwise `cli::bridge` hands it to `Engine::read`, so that the dispatch thread does not wait.
+//! 2. Otherwise `mirror::bridge` hands it to `Engine::read`, so that the dispatch thread does not wait.
 //! 3. `sync::content::fetch` joins or starts the flight of this version, and chooses its locations.
 //! 4. `sync::content::download` and `sync::transfer::sparse` write what [`source`] receives to a file of [`store`], and verify it.
 //! 5. The object is noted by `sync::writer::write_queue`; `fs::adapter` replies from the file.
@@ -45,7 +48,7 @@
 //! 5. `fs::invalidate` tells the kernel which names and directories to forget.
 //!
 //! One option, from the command line to its effect (`verify=`):
-//! 1. `cli::options` defines its name, default and help, and parses it.
+//! 1. [`options`] defines its name, default and help, and parses it.
 //! 2. `cli::mount` passes it to the daemon with the other options.
 //! 3. `cli::daemon` builds [`sync::Config`] and `source::Options` from them.
 //! 4. The engine keeps it in its context, where `sync::content::download` reads it.
@@ -53,12 +56,13 @@
 //! Everything but [`fs`] and [`cli`] is tested without a mount.
 //!
 //! Layout, each line uses only those above it:
-//! - `bounds`, `path`, `printable`
+//! - `bounds`, `path`, `printable`, `users`
 //! - `document`, `patch`, `store`
 //! - `catalog`, `source`
 //! - `demo`, `fs`, `versions`
 //! - `sync`
-//! - `notify`
+//! - `notify`, `options`
+//! - `mirror`
 //! - `cli`
 
 // Tests state what must hold; there a panic is the point.
@@ -72,11 +76,14 @@ pub mod cli;
 pub mod demo;
 pub mod document;
 pub mod fs;
+pub mod mirror;
 pub mod notify;
+pub mod options;
 pub mod patch;
 pub mod path;
 pub mod printable;
 pub mod source;
 pub mod store;
 pub mod sync;
+pub mod users;
 pub mod versions;

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use super::mount::Mount;
-use super::{Done, Stop, audit, demo, exit, fetch, inspect, install, log, mount, options, refresh, status};
+use super::{Done, Stop, audit, demo, exit, fetch, inspect, install, log, mount, refresh, status};
+use crate::options;
 
 /// Mount a ResourceSync Source as a read-only directory: complete, verified, readable when the Source
 /// is away.

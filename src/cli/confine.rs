@@ -16,8 +16,8 @@ use rustix::process::{Gid, Uid};
 use rustix::thread::{self, CapabilitySet, CapabilitySets};
 
 use super::syscalls;
-use super::users::{self, User};
 use crate::store::private;
+use crate::users::{self, User};
 
 /// What is left to a daemon.
 #[derive(Clone, Debug)]

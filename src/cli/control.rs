@@ -10,7 +10,8 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::unix::OwnedWriteHalf;
 
 use super::messages::{Request, Response};
-use super::{Stop, mounts, report, show};
+use super::{Stop, mounts, show};
+use crate::mirror::report;
 use crate::printable;
 
 pub(super) const SOCKET: &str = "control";

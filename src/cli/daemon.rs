@@ -13,23 +13,24 @@ use rustix::process::{Resource, Rlimit, getegid, geteuid, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
-use super::bridge::{Aside, Bridge};
 use super::guard::Guard;
 use super::messages::{Progress, Report};
-use super::options::Options;
-use super::report::Reporter;
 use super::server;
 use super::task::Task;
-use super::{Done, Stop, confine, control, exit, logging, users};
+use super::{Done, Stop, confine, control, exit, logging};
 use crate::bounds::{self, Bounds};
 use crate::catalog::{CacheLock, News, SetRow, SetState};
 use crate::fs::{Backing, Collections, Filesystem, Io, Moments, Requests, View, invalidate};
+use crate::mirror::bridge::{Aside, Bridge};
+use crate::mirror::report::Reporter;
 use crate::notify::{self, Notifier};
+use crate::options::Options;
 use crate::path::{INDEX, Mapper};
 use crate::printable;
 use crate::source::{Client, Credentials, Options as ClientOptions};
 use crate::store::private;
 use crate::sync::{Config, Engine, Trigger};
+use crate::users;
 
 /// Where a daemon stands before it is confined.
 #[derive(Debug)]

@@ -32,9 +32,10 @@ use rustix::process::{getegid, geteuid};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::task::Task;
-use super::{Done, Stop, exit, mounts, users};
+use super::{Done, Stop, exit, mounts};
 use crate::fs::Backing;
 use crate::store::private;
+use crate::users;
 
 /// Comes first, with the directory.
 const MOUNT_POINT: &str = "mount point\n";

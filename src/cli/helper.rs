@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use super::mount::{self, Mount};
-use super::{Done, Stop, exit, options, show};
+use super::{Done, Stop, exit, show};
+use crate::options;
 
 const USAGE: &str = "usage: mount.resourcesync SOURCE DIR [-sfnv] [-N NAMESPACE] [-t TYPE] [-o OPTIONS]";
 

@@ -9,9 +9,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::meaning::Meaning;
-use super::{Done, Stop, exit, options, show};
+use super::{Done, Stop, exit, show};
 use crate::bounds;
 use crate::document::{Capability, Dialect, DocumentError, Entry, Facts, Head, Kind, Limits, Reader, looks_like_html};
+use crate::options;
 use crate::path::set_labels;
 use crate::printable::line;
 use crate::source::{Asked, CapabilityDocument, Client, Credentials, Discovery, Options as ClientOptions, discover};

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use clap_complete::{Shell, generate};
 
-use super::{Done, Stop, options, show};
+use super::{Done, Stop, show};
 use crate::bounds;
+use crate::options;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {

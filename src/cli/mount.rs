@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use super::daemon;
 use super::messages::{Report, Request};
-use super::options::Options;
 use super::task::Task;
 use super::{Done, Stop, control, exit, guard, mounts, show};
+use crate::options::Options;
 
 /// How a mount is asked for.
 #[derive(Clone, Debug)]

@@ -9,8 +9,9 @@ use tokio::net::{UnixListener, unix::OwnedWriteHalf};
 
 use super::control::{SOCKET, TICK, say, short, summary_text};
 use super::messages::{Progress, Request, Response};
-use super::{audit, log, options};
+use super::{audit, log};
 use crate::catalog::{Ever, SetState, Wish};
+use crate::options;
 use crate::sync::{AuditScope, Engine, Trigger, Wanted};
 
 /// The longest request in bytes.

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use super::report::{ChannelReport, Report};
 use super::{Done, Stop, control, mounts, show};
 use crate::document::Datetime;
+use crate::mirror::report::{ChannelReport, Report};
 use crate::printable::line as line_of;
 
 /// How long a mount may take to answer: a dead one must not keep the others from being shown.

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::options::Options;
+use crate::options::Options;
 
 /// What a daemon needs to know.
 #[derive(Clone, Debug)]

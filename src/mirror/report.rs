@@ -18,121 +18,121 @@ use crate::sync::Engine;
 
 /// The state of one mount.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Report {
-    pub(super) source: String,
-    pub(super) directory: PathBuf,
-    pub(super) cache: PathBuf,
-    pub(super) pid: u32,
-    pub(super) version: String,
+pub(crate) struct Report {
+    pub(crate) source: String,
+    pub(crate) directory: PathBuf,
+    pub(crate) cache: PathBuf,
+    pub(crate) pid: u32,
+    pub(crate) version: String,
     /// `complete`, `partial`, `held`, `gap`, `empty`, `syncing` (for the first time), `away` or `offline`.
-    pub(super) state: String,
+    pub(crate) state: String,
     /// Why the last sync failed, if it did.
     #[serde(default)]
-    pub(super) reason: Option<String>,
+    pub(crate) reason: Option<String>,
     /// What is being done just now.
-    pub(super) activity: String,
-    pub(super) sets: Vec<SetReport>,
+    pub(crate) activity: String,
+    pub(crate) sets: Vec<SetReport>,
     /// Files in the tree.
-    pub(super) resources: u64,
-    pub(super) cached: Cached,
+    pub(crate) resources: u64,
+    pub(crate) cached: Cached,
     /// When the last sync ended.
-    pub(super) last_sync: Option<String>,
+    pub(crate) last_sync: Option<String>,
     /// Seconds since then: how far the tree may be behind the Source.
-    pub(super) lag: Option<u64>,
+    pub(crate) lag: Option<u64>,
     /// The channels of notifications that the Source offers.
     #[serde(default)]
-    pub(super) channels: Vec<ChannelReport>,
+    pub(crate) channels: Vec<ChannelReport>,
     #[serde(default)]
-    pub(super) notifications: Notifications,
-    pub(super) progress: Progress,
-    pub(super) content: String,
+    pub(crate) notifications: Notifications,
+    pub(crate) progress: Progress,
+    pub(crate) content: String,
     /// `kernel` or `passthrough`; `auto` as long as nothing is known to choose by.
-    pub(super) io: String,
+    pub(crate) io: String,
     /// Why.
     #[serde(default)]
-    pub(super) io_why: String,
+    pub(crate) io_why: String,
     /// What the kernel asked since the mount, by kind: what it answers itself is not in it.
     #[serde(default)]
-    pub(super) requests: BTreeMap<String, u64>,
-    pub(super) seed: Seed,
-    pub(super) packages: Packages,
+    pub(crate) requests: BTreeMap<String, u64>,
+    pub(crate) seed: Seed,
+    pub(crate) packages: Packages,
     /// What of archives is history here; none if that is not kept for good.
     #[serde(default)]
-    pub(super) archives: Option<Archives>,
-    pub(super) error_count: u64,
+    pub(crate) archives: Option<Archives>,
+    pub(crate) error_count: u64,
     /// The last ones, oldest first.
-    pub(super) errors: Vec<Trouble>,
-    pub(super) warnings: Vec<String>,
+    pub(crate) errors: Vec<Trouble>,
+    pub(crate) warnings: Vec<String>,
 }
 
 /// What the mirror is filled from, and why.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Seed {
-    pub(super) from: String,
-    pub(super) why: String,
+pub(crate) struct Seed {
+    pub(crate) from: String,
+    pub(crate) why: String,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Cached {
+pub(crate) struct Cached {
     /// Files in the tree whose content is here.
-    pub(super) resources: u64,
+    pub(crate) resources: u64,
     /// Bytes of all content that is here.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Trouble {
-    pub(super) time: String,
-    pub(super) error: String,
+pub(crate) struct Trouble {
+    pub(crate) time: String,
+    pub(crate) error: String,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Progress {
-    pub(super) documents: u64,
-    pub(super) documents_known: u64,
-    pub(super) document_bytes: u64,
-    pub(super) entries: u64,
-    pub(super) fetched: u64,
-    pub(super) to_fetch: u64,
-    pub(super) fetched_bytes: u64,
-    pub(super) failed: u64,
-    pub(super) packages: u64,
-    pub(super) packages_known: u64,
-    pub(super) package_bytes: u64,
-    pub(super) package_bytes_known: u64,
-    pub(super) bytes_per_second: u64,
-    pub(super) seconds_left: Option<u64>,
+pub(crate) struct Progress {
+    pub(crate) documents: u64,
+    pub(crate) documents_known: u64,
+    pub(crate) document_bytes: u64,
+    pub(crate) entries: u64,
+    pub(crate) fetched: u64,
+    pub(crate) to_fetch: u64,
+    pub(crate) fetched_bytes: u64,
+    pub(crate) failed: u64,
+    pub(crate) packages: u64,
+    pub(crate) packages_known: u64,
+    pub(crate) package_bytes: u64,
+    pub(crate) package_bytes_known: u64,
+    pub(crate) bytes_per_second: u64,
+    pub(crate) seconds_left: Option<u64>,
 }
 
 /// The packages that the mirror was seeded from.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Packages {
-    pub(super) known: u64,
+pub(crate) struct Packages {
+    pub(crate) known: u64,
     /// That are here as a whole.
-    pub(super) whole: u64,
+    pub(crate) whole: u64,
     /// Bytes of those that are here as a whole.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
     /// Files in the tree whose content lies in a package.
-    pub(super) members: u64,
+    pub(crate) members: u64,
     /// Those of them that were held to what is listed, and are here.
-    pub(super) verified: u64,
+    pub(crate) verified: u64,
     /// Those of them that are not what is listed, and are had from their own URLs.
-    pub(super) damaged: u64,
+    pub(crate) damaged: u64,
 }
 
 /// What the Source archives of its past.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Archives {
+pub(crate) struct Archives {
     /// Documents that are in the history.
-    pub(super) read: u64,
+    pub(crate) read: u64,
     /// Documents that are not, or not with all that they tell.
-    pub(super) failed: u64,
+    pub(crate) failed: u64,
     /// Documents that are being read.
-    pub(super) left: u64,
+    pub(crate) left: u64,
     /// When archives were last gone through.
-    pub(super) looked: Option<String>,
+    pub(crate) looked: Option<String>,
     /// How far history reaches back.
-    pub(super) since: Option<String>,
+    pub(crate) since: Option<String>,
 }
 
 impl Archives {
@@ -158,20 +158,20 @@ impl Archives {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct SetReport {
-    pub(super) name: String,
-    pub(super) capability_list: String,
-    pub(super) state: String,
-    pub(super) resources: u64,
+pub(crate) struct SetReport {
+    pub(crate) name: String,
+    pub(crate) capability_list: String,
+    pub(crate) state: String,
+    pub(crate) resources: u64,
     /// What the filter leaves out.
     #[serde(default)]
-    pub(super) left_out: u64,
-    pub(super) at: Option<String>,
-    pub(super) cursor: Option<String>,
-    pub(super) last_sync: Option<String>,
-    pub(super) held_deletions: Option<u64>,
+    pub(crate) left_out: u64,
+    pub(crate) at: Option<String>,
+    pub(crate) cursor: Option<String>,
+    pub(crate) last_sync: Option<String>,
+    pub(crate) held_deletions: Option<u64>,
     /// What its changes came from last, and why from that; none if it is followed by its lists alone.
-    pub(super) changes: Option<Seed>,
+    pub(crate) changes: Option<Seed>,
 }
 
 impl SetReport {
@@ -201,67 +201,67 @@ impl SetReport {
 
 /// A channel of notifications.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct ChannelReport {
+pub(crate) struct ChannelReport {
     /// The set that it tells of.
-    pub(super) set: String,
+    pub(crate) set: String,
     /// `change-notification` or `framework-notification`.
-    pub(super) capability: String,
+    pub(crate) capability: String,
     /// `websub`, `websocket` or `callback`.
-    pub(super) transport: String,
+    pub(crate) transport: String,
     /// The topic, or the URL of the WebSocket.
-    pub(super) url: String,
+    pub(crate) url: String,
     /// `live`, `joining`, `failing`, `denied` or `unused`.
-    pub(super) state: String,
+    pub(crate) state: String,
     /// Since when.
-    pub(super) since: Option<String>,
+    pub(crate) since: Option<String>,
     /// Why it is not live, what is wrong all the same, or what is waited for.
-    pub(super) reason: Option<String>,
-    pub(super) hub: Option<String>,
+    pub(crate) reason: Option<String>,
+    pub(crate) hub: Option<String>,
     /// When the hub's lease ends.
-    pub(super) lease_until: Option<String>,
+    pub(crate) lease_until: Option<String>,
     /// When the last notification came.
-    pub(super) last_notification: Option<String>,
+    pub(crate) last_notification: Option<String>,
     /// Up to when its notifications are in the tree without a gap, by the Source's clock.
-    pub(super) until: Option<String>,
+    pub(crate) until: Option<String>,
     /// From the end of the last interval, by the Source's clock, to when it was in the tree, in seconds.
-    pub(super) lag_seconds: Option<f64>,
+    pub(crate) lag_seconds: Option<f64>,
     /// Notifications since the mount.
-    pub(super) received: u64,
+    pub(crate) received: u64,
     /// That had come before.
-    pub(super) repeated: u64,
+    pub(crate) repeated: u64,
     /// That told no more than that something has changed.
-    pub(super) pings: u64,
+    pub(crate) pings: u64,
     /// Intervals that did not join: the lists were read.
-    pub(super) gaps: u64,
+    pub(crate) gaps: u64,
     /// Deliveries that were not believed.
-    pub(super) refused: RefusedReport,
+    pub(crate) refused: RefusedReport,
 }
 
 /// What came on all channels since the mount, also on those that are no longer offered.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Notifications {
-    pub(super) received: u64,
-    pub(super) refused: u64,
-    pub(super) gaps: u64,
+pub(crate) struct Notifications {
+    pub(crate) received: u64,
+    pub(crate) refused: u64,
+    pub(crate) gaps: u64,
     /// Changes that polls found and no notification had told of, while all channels looked live.
-    pub(super) missed: u64,
+    pub(crate) missed: u64,
     /// The URL below which hubs reach this mount.
-    pub(super) callback: Option<String>,
+    pub(crate) callback: Option<String>,
 }
 
 /// Deliveries that were not believed, and changed nothing.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub(super) struct RefusedReport {
+pub(crate) struct RefusedReport {
     /// Without the signature of our secret.
-    pub(super) forged: u64,
+    pub(crate) forged: u64,
     /// Of another topic.
-    pub(super) foreign: u64,
+    pub(crate) foreign: u64,
     /// Larger than is taken.
-    pub(super) too_large: u64,
+    pub(crate) too_large: u64,
 }
 
 impl RefusedReport {
-    pub(super) fn all(&self) -> u64 {
+    pub(crate) fn all(&self) -> u64 {
         self.forged + self.foreign + self.too_large
     }
 }
@@ -294,17 +294,17 @@ impl ChannelReport {
 }
 
 /// Makes reports.
-pub(super) struct Reporter {
-    pub(super) engine: Arc<Engine>,
-    pub(super) notifier: Arc<Notifier>,
-    pub(super) io: Arc<Io>,
-    pub(super) requests: Arc<Requests>,
-    pub(super) source: String,
-    pub(super) directory: PathBuf,
-    pub(super) offline: bool,
-    pub(super) content_all: bool,
-    pub(super) runtime: Handle,
-    pub(super) totals: Arc<LastTotals>,
+pub(crate) struct Reporter {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) notifier: Arc<Notifier>,
+    pub(crate) io: Arc<Io>,
+    pub(crate) requests: Arc<Requests>,
+    pub(crate) source: String,
+    pub(crate) directory: PathBuf,
+    pub(crate) offline: bool,
+    pub(crate) content_all: bool,
+    pub(crate) runtime: Handle,
+    pub(crate) totals: Arc<LastTotals>,
 }
 
 /// Sums that took longer are made while nobody waits.
@@ -314,7 +314,7 @@ type Sums = (Totals, MemberTotals);
 
 /// Sums that take a while: the last ones, and whether newer ones are being made.
 #[derive(Default)]
-pub(super) struct LastTotals {
+pub(crate) struct LastTotals {
     last: Mutex<Option<(Sums, Duration)>>,
     under_way: AtomicBool,
 }
@@ -346,7 +346,7 @@ impl Reporter {
     }
 
     /// How the mount is doing now.
-    pub(super) fn report(&self) -> Report {
+    pub(crate) fn report(&self) -> Report {
         let engine = &self.engine;
         let status = engine.status();
         let sets = engine.sets().unwrap_or_default();
@@ -461,7 +461,7 @@ impl Reporter {
 
 impl Report {
     /// The same as OpenMetrics text.
-    pub(super) fn metrics(&self) -> String {
+    pub(crate) fn metrics(&self) -> String {
         let mut text = String::new();
         let mut gauge = |name: &str, unit: &str, help: &str, value: u64| {
             text.push_str(&format!("# TYPE resourcesync_{name} gauge\n"));

@@ -30,7 +30,7 @@ impl User {
 }
 
 /// The number of a user, or of a group if `group`, by its name.
-pub(super) fn id(name: &str, group: bool) -> Option<u32> {
+pub(crate) fn id(name: &str, group: bool) -> Option<u32> {
     match group {
         true => uzers::get_group_by_name(name).map(|found| found.gid()),
         false => uzers::get_user_by_name(name).map(|found| found.uid()),
@@ -38,14 +38,14 @@ pub(super) fn id(name: &str, group: bool) -> Option<u32> {
 }
 
 /// The home directory of a user, as the user database has it.
-pub(super) fn home(uid: u32) -> Option<PathBuf> {
+pub(crate) fn home(uid: u32) -> Option<PathBuf> {
     uzers::get_user_by_uid(uid)
         .map(|user| user.home_dir().to_owned())
         .filter(|home| home.is_absolute() && home != Path::new("/"))
 }
 
 /// A user for people: its number, and its name if it has one.
-pub(super) fn describe(uid: u32) -> String {
+pub(crate) fn describe(uid: u32) -> String {
     match uzers::get_user_by_uid(uid) {
         Some(user) => format!("{uid} ({})", user.name().to_string_lossy()),
         None => uid.to_string(),
@@ -54,7 +54,7 @@ pub(super) fn describe(uid: u32) -> String {
 
 /// Whether a group is the private group of a user, with no other member: distributions make one for each user, and give
 /// its files to it.
-pub(super) fn is_private_group(gid: u32, uid: u32) -> bool {
+pub(crate) fn is_private_group(gid: u32, uid: u32) -> bool {
     let Some((user, group)) = uzers::get_user_by_uid(uid).zip(uzers::get_group_by_gid(gid)) else { return false };
     uid != 0
         && user.primary_group_id() == gid

@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::users::{self, User};
 use crate::bounds::{self, Bounds, Unfit};
 use crate::catalog::{Filter, Wish};
 use crate::document::Datetime;
@@ -12,6 +11,7 @@ use crate::fs::AskedIo;
 use crate::path::{INDEX, Mapper};
 use crate::source::{Allowed, Reach};
 use crate::sync::{SeedFrom, Verify};
+use crate::users::{self, User};
 
 /// One `-o` option as users read of it.
 #[derive(Clone, Copy, Debug)]
@@ -742,7 +742,7 @@ mod tests {
 
     #[test]
     fn the_readme_has_every_option() {
-        let readme = include_str!("../../README.md");
+        let readme = include_str!("../README.md");
         for Definition { usage, default, help } in DEFINITIONS {
             let row = format!("| `{}` | {default} | {help} |", usage.replace('|', "\\|"));
             assert!(readme.contains(&row), "README.md lacks: {row}");

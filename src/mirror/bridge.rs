@@ -14,11 +14,11 @@ use crate::store::Body;
 use crate::sync::{self, Engine};
 
 /// The engine, as the file system sees it.
-pub(super) struct Bridge {
-    pub(super) engine: Arc<Engine>,
-    pub(super) reporter: Arc<Reporter>,
-    pub(super) runtime: Handle,
-    pub(super) aside: Aside,
+pub(crate) struct Bridge {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) reporter: Arc<Reporter>,
+    pub(crate) runtime: Handle,
+    pub(crate) aside: Aside,
 }
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -26,7 +26,7 @@ type Job = Box<dyn FnOnce() + Send>;
 /// Threads for what any local user may ask for and what takes a dispatch thread too long: as few as leave the machine to others,
 /// and apart from those that content and syncs need.
 #[derive(Clone)]
-pub(super) struct Aside {
+pub(crate) struct Aside {
     jobs: SyncSender<Job>,
     /// When it was last logged that there were too many requests.
     logged: Arc<Mutex<Option<Instant>>>,
@@ -44,7 +44,7 @@ impl Aside {
     ///
     /// # Errors
     /// If one cannot be started.
-    pub(super) fn start() -> std::io::Result<Self> {
+    pub(crate) fn start() -> std::io::Result<Self> {
         let (sender, jobs) = sync_channel::<Job>(MOST_WAITING);
         let jobs = Arc::new(Mutex::new(jobs));
         for _ in 0..THREADS {
