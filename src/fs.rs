@@ -29,38 +29,51 @@
 //! A size that is not known yet is 0 with no time to live in LOOKUP, so that the kernel asks GETATTR
 //! before anybody sees it; GETATTR may wait for the Source.
 //!
+//! [`Tree`] is all of that without the kernel: only `adapter`, `stream` and `io` reply to it.
+//!
 //! Layout, each line uses only those above it:
-//! - `attributes`, `control`, `io`, `reply`, `requests`, `stream`
-//! - `inodes`, `xattr`
-//! - `related`, `versions`
-//! - `invalidate`, `listing`
+//! - `attributes`, `error`, `requests`
+//! - `answer`, `control`, `owner`, `reply`
+//! - `control_files`, `inodes`, `io`, `xattr`
+//! - `listing`
+//! - `related`, `stream`, `versions`
+//! - `current`, `invalidate`
+//! - `tree`
 //! - `adapter`
 
 mod adapter;
+mod answer;
 mod attributes;
 mod control;
+mod control_files;
+mod current;
+mod error;
 mod inodes;
 pub mod invalidate;
 mod io;
 mod listing;
+mod owner;
 mod related;
 mod reply;
 mod requests;
 mod stream;
+mod tree;
 mod versions;
 mod xattr;
 
 pub use adapter::{Filesystem, View};
+pub use answer::{Answer, Then};
+pub use attributes::{Attributes, Entry, FileType};
+pub use error::{ContentError, FsError};
 pub use inodes::Moments;
 pub use io::{Asked as AskedIo, Backing, Io, Way};
+pub use listing::Sink;
 pub use related::Collections;
 pub use requests::{Kind, Requests};
+pub use tree::{Content, Tree};
 
 use crate::document::Datetime;
 use crate::store::Body;
-
-/// Called once with an answer, from any thread. An error is told as EIO; its reason has been logged.
-pub type Then<T> = Box<dyn FnOnce(Result<T, ()>) + Send>;
 
 /// What came of asking a Source for the versions of a resource.
 #[derive(Clone, Debug, Default)]
@@ -79,7 +92,7 @@ pub trait Contents: Send + Sync + 'static {
     fn ready(&self, version: i64) -> Option<Body>;
 
     /// The content of a version, once `offset` to `offset + len` can be read.
-    fn read(&self, version: i64, offset: u64, len: u64, then: Then<Body>);
+    fn read(&self, version: i64, offset: u64, len: u64, then: Then<Result<Body, ContentError>>);
 
     /// Whether [`Contents::revalidate`] is to be called before a version is opened.
     fn is_due(&self, version: i64) -> bool;
@@ -88,10 +101,10 @@ pub trait Contents: Send + Sync + 'static {
     fn has_timeless(&self) -> bool;
 
     /// Asks whether the Source has other content for a version, and calls `then` with whether it is the current one still.
-    fn revalidate(&self, version: i64, then: Box<dyn FnOnce(bool) + Send>);
+    fn revalidate(&self, version: i64, then: Then<bool>);
 
     /// The size of a version, in bytes.
-    fn size(&self, version: i64, then: Then<u64>);
+    fn size(&self, version: i64, then: Then<Result<u64, ContentError>>);
 
     /// The sizes of these versions are likely to be asked for next.
     fn expect_sizes(&self, versions: Vec<i64>);
@@ -101,7 +114,7 @@ pub trait Contents: Send + Sync + 'static {
 
     /// Calls `then` when what the Source has to tell of the versions of a resource is known, or cannot be had within
     /// the deadline: all that it lists, or what was in force at a moment. It is told whether the Source could be asked.
-    fn history(&self, resource: i64, moment: Option<Datetime>, then: Box<dyn FnOnce(bool) + Send>);
+    fn history(&self, resource: i64, moment: Option<Datetime>, then: Then<bool>);
 
     /// Runs what would take a dispatch thread too long.
     fn aside(&self, what: Box<dyn FnOnce() + Send>);

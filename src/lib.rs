@@ -34,7 +34,7 @@
 //! 5. `catalog::write::changes` writes the version, in one transaction that `sync::writer::write_queue` runs.
 //!
 //! One read, from the kernel to the byte:
-//! 1. `fs::adapter` takes the request; content that is here is answered at once.
+//! 1. `fs::adapter` takes the request, and `fs::tree` answers it at once if the content is here.
 //! 2. Otherwise `mirror::bridge` hands it to `Engine::read`, so that the dispatch thread does not wait.
 //! 3. `sync::content::fetch` joins or starts the flight of this version, and chooses its locations.
 //! 4. `sync::content::download` and `sync::transfer::sparse` write what [`source`] receives to a file of [`store`], and verify it.

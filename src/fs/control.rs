@@ -7,7 +7,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fuser::Errno;
+use super::attributes::Attributes;
+use super::error::FsError;
+use crate::document::Datetime;
 
 /// The name of the directory at the root.
 pub(super) const DIRECTORY: &str = ".resourcesync";
@@ -15,6 +17,11 @@ pub(super) const DIRECTORY: &str = ".resourcesync";
 pub(super) const FILES: [&str; 2] = ["status.json", "metrics"];
 /// Its inode number, above all that the catalog gives out.
 pub(super) const DIRECTORY_INO: u64 = 1 << 62;
+
+/// The attributes of that directory.
+pub(super) fn directory() -> Attributes {
+    Attributes::directory(DIRECTORY_INO, 0)
+}
 
 /// The files that the kernel knows of.
 #[derive(Debug, Default)]
@@ -56,6 +63,17 @@ pub(super) enum Made {
     Link(i64),
 }
 
+impl Made {
+    /// The attributes of what was made, with its size in bytes.
+    fn attributes(self, ino: u64, size: u64) -> Attributes {
+        match self {
+            Self::Link(mtime) => Attributes::symlink(ino, mtime, size),
+            Self::File(mtime) => Attributes::file(ino, mtime, size),
+            Self::Now => Attributes::file(ino, Datetime::now().nanos(), size),
+        }
+    }
+}
+
 impl Known {
     fn drop_content(&mut self, ino: u64) {
         if self.kept.remove(&ino)
@@ -74,10 +92,10 @@ impl Snapshots {
     }
 
     /// Keeps a file that changes by nature, as it is now, for as many as look it up at once. All such files take no more than
-    /// `most` bytes: beyond that, the oldest can be read no longer. Returns its number and size.
-    pub(super) fn add_current(&self, content: Vec<u8>, lookups: u64, most: u64) -> (u64, u64) {
-        let (ino, content) = self.keep(content, Made::Now, None);
-        let size = content.len() as u64;
+    /// `most` bytes: beyond that, the oldest can be read no longer.
+    pub(super) fn add_current(&self, content: Vec<u8>, lookups: u64, most: u64) -> Attributes {
+        let attributes = self.keep(content, Made::Now, None);
+        let Attributes { ino, size, .. } = attributes;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(snapshot) = known.files.get_mut(&ino) {
             snapshot.lookups = lookups;
@@ -89,56 +107,66 @@ impl Snapshots {
         {
             known.drop_content(oldest);
         }
-        (ino, size)
+        attributes
     }
 
     /// Keeps the target of a symbolic link of this time in the same way.
-    pub(super) fn add_link(&self, target: Vec<u8>, mtime: i64) -> (u64, Arc<Vec<u8>>) {
+    pub(super) fn add_link(&self, target: Vec<u8>, mtime: i64) -> Attributes {
         self.keep(target, Made::Link(mtime), None)
     }
 
     /// Keeps what says the same under the same number for as long as the kernel knows it: programs that copy a file look
     /// whether it is still the one that they saw.
-    pub(super) fn add_same(&self, place: &str, content: Vec<u8>, made: Made) -> (u64, Arc<Vec<u8>>) {
+    pub(super) fn add_same(&self, place: &str, content: Vec<u8>, made: Made) -> Attributes {
         let key = format!("{place}\n{made:?}\n{}", String::from_utf8_lossy(&content));
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(ino) = known.keys.get(&key).copied()
             && let Some(snapshot) = known.files.get_mut(&ino)
         {
             snapshot.lookups += 1;
-            return (ino, snapshot.content.clone().unwrap_or_default());
+            return snapshot.made.attributes(ino, snapshot.size);
         }
         drop(known);
         self.keep(content, made, Some(key))
     }
 
-    fn keep(&self, content: Vec<u8>, made: Made, key: Option<String>) -> (u64, Arc<Vec<u8>>) {
+    fn keep(&self, content: Vec<u8>, made: Made, key: Option<String>) -> Attributes {
         let ino = DIRECTORY_INO + 1 + self.next.fetch_add(1, Ordering::Relaxed);
-        let content = Arc::new(content);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.keys.extend(key.clone().map(|key| (key, ino)));
         let size = content.len() as u64;
-        known.files.insert(ino, Snapshot { lookups: 1, content: Some(Arc::clone(&content)), size, made, key });
-        (ino, content)
+        known.files.insert(ino, Snapshot { lookups: 1, content: Some(Arc::new(content)), size, made, key });
+        made.attributes(ino, size)
     }
 
     /// The content of a file, or the target of a link.
     ///
     /// # Errors
-    /// ENOENT if the kernel knows no such file; ESTALE if it was opened so long ago that it is not kept any more.
-    pub(super) fn get(&self, ino: u64) -> Result<Arc<Vec<u8>>, Errno> {
+    /// [`FsError::NotFound`] if the kernel knows no such file; [`FsError::Stale`] if it was opened so long ago that it is not
+    /// kept any more.
+    pub(super) fn get(&self, ino: u64) -> Result<Arc<Vec<u8>>, FsError> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.files.get(&ino).ok_or(Errno::ENOENT)?.content.clone().ok_or(Errno::ESTALE)
+        known.files.get(&ino).ok_or(FsError::NotFound)?.content.clone().ok_or(FsError::Stale)
     }
 
-    /// The size of a file, or of the target of a link.
-    pub(super) fn size(&self, ino: u64) -> Option<u64> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).files.get(&ino).map(|known| known.size)
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// [`FsError::NotALink`] if this is none.
+    pub(super) fn target(&self, ino: u64) -> Result<Arc<Vec<u8>>, FsError> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let link = known.files.get(&ino).filter(|known| matches!(known.made, Made::Link(_)));
+        link.and_then(|link| link.content.clone()).ok_or(FsError::NotALink)
     }
 
-    /// What a number is of.
-    pub(super) fn made(&self, ino: u64) -> Option<Made> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).files.get(&ino).map(|known| known.made)
+    /// The attributes of a file or of a symbolic link.
+    ///
+    /// # Errors
+    /// [`FsError::NotFound`] if the kernel knows none of this number.
+    pub(super) fn attributes(&self, ino: u64) -> Result<Attributes, FsError> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let Snapshot { size, made, .. } = known.files.get(&ino).ok_or(FsError::NotFound)?;
+        Ok(made.attributes(ino, *size))
     }
 
     pub(super) fn forget(&self, ino: u64, lookups: u64) {
@@ -166,18 +194,18 @@ mod tests {
     #[test]
     fn the_oldest_make_room_and_all_is_forgotten_with_the_kernel() {
         let snapshots = Snapshots::default();
-        let add = |size| snapshots.add_current(vec![b'x'; size], 2, 250).0;
+        let add = |size| snapshots.add_current(vec![b'x'; size], 2, 250).ino;
         let (first, second, third) = (add(100), add(100), add(100));
-        assert_eq!(snapshots.get(first).unwrap_err().code(), Errno::ESTALE.code());
-        assert_eq!(snapshots.size(first), Some(100));
+        assert!(matches!(snapshots.get(first), Err(FsError::Stale)));
+        assert_eq!(snapshots.attributes(first).unwrap().size, 100);
         assert_eq!((snapshots.get(second).unwrap().len(), snapshots.get(third).unwrap().len()), (100, 100));
         let large = add(1000);
         assert_eq!(snapshots.get(large).unwrap().len(), 1000, "the newest can always be read");
         for ino in [first, second, third, large] {
             snapshots.forget(ino, 1);
-            assert!(snapshots.size(ino).is_some());
+            assert!(snapshots.attributes(ino).is_ok());
             snapshots.forget(ino, 1);
-            assert!(snapshots.size(ino).is_none());
+            assert!(snapshots.attributes(ino).is_err());
         }
         assert_eq!(snapshots.known.lock().unwrap().bytes, 0);
     }

@@ -29,8 +29,10 @@ use std::os::unix::fs::MetadataExt as _;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use fuser::{Errno, FileHandle, FopenFlags, INodeNo, ReplyOpen, RequestId};
+use fuser::{FileHandle, FopenFlags, INodeNo, ReplyOpen, RequestId};
 
+use super::error::FsError;
+use super::reply::errno;
 use crate::catalog::Pool;
 use crate::store::Body;
 
@@ -307,8 +309,7 @@ fn answer_through(device: &OwnedFd, request: RequestId, number: u32, reply: Repl
             true
         }
         Err(error) => {
-            tracing::error!(%error, "cannot answer an open");
-            reply.error(Errno::EIO);
+            reply.error(errno(&FsError::Reply(error.into())));
             false
         }
     }

@@ -1,48 +1,39 @@
-//! Directory streams. A cookie is the number of a name, so that a stream goes on at the right place
-//! whatever was inserted or deleted meanwhile; numbers below 8 are for the names that are not rows.
+//! Directory listings. A cookie is the number of a name, so that a listing continues at the right place whatever was
+//! inserted or deleted since; numbers below 8 are for the names that are not rows.
 
-use super::inodes::versions_ino;
-use super::{control, versions};
-use crate::catalog::{CatalogError, DirEntry, Node, ROOT, Reader};
+use std::time::Duration;
 
-/// The cookies of the names that are not rows.
-const DOT: u64 = 1;
-const DOT_DOT: u64 = 2;
-const CONTROL: u64 = 3;
-const VERSIONS: u64 = 4;
+use super::attributes::{Attributes, UNCACHED};
+use super::error::FsError;
 
-/// One entry of a stream.
-pub(super) struct Item<'n> {
-    pub(super) cookie: u64,
-    pub(super) name: &'n str,
-    pub(super) node: Node,
+/// Receives the entries of a directory.
+pub trait Sink: Send + 'static {
+    /// Adds an entry; false if there is no room for it. Its name holds, and its attributes hold for `ttl`.
+    fn add(&mut self, cookie: u64, name: &str, attributes: &Attributes, ttl: Duration) -> bool;
+
+    /// Whether an entry that was added counts as looked up.
+    fn looks_up(&self) -> bool;
+
+    /// Ends the listing, with the error that cut it short.
+    fn end(self, result: Result<(), FsError>);
 }
 
-/// Visits a directory's entries from after `offset`, until `visit` says that there is no room.
-pub(super) fn directory(
-    reader: &Reader,
-    directory: i64,
-    own: Node,
-    parent: Node,
+/// The cookies of `.` and `..`.
+pub(super) const DOT: u64 = 1;
+pub(super) const DOT_DOT: u64 = 2;
+
+/// Lists `.` and `..`; false if there was no room for them. The parent is asked for only where it is listed.
+pub(super) fn add_dots<S: Sink>(
+    sink: &mut S,
     offset: u64,
-    visible: bool,
-    mut visit: impl FnMut(&Item<'_>) -> bool,
-) -> Result<(), CatalogError> {
-    let control = Node::Directory { ino: control::DIRECTORY_INO, changed: 0 };
-    let versions = Node::Directory { ino: versions_ino(ROOT), changed: 0 };
-    let fixed = [
-        (DOT, ".", own, true),
-        (DOT_DOT, "..", parent, true),
-        (CONTROL, control::DIRECTORY, control, visible),
-        (VERSIONS, versions::DIRECTORY, versions, visible),
-    ];
-    for (cookie, name, node, shown) in fixed {
-        if shown && offset < cookie && !visit(&Item { cookie, name, node }) {
-            return Ok(());
-        }
-    }
-    let after = i64::try_from(offset).ok().filter(|after| *after > 7);
-    reader.list(directory, after, |DirEntry { cookie, name, node }| {
-        visit(&Item { cookie: cookie.unsigned_abs(), name: &name, node })
-    })
+    own: &Attributes,
+    parent: impl FnOnce() -> Result<Attributes, FsError>,
+) -> Result<bool, FsError> {
+    Ok((offset >= DOT || sink.add(DOT, ".", own, UNCACHED))
+        && (offset >= DOT_DOT || sink.add(DOT_DOT, "..", &parent()?, UNCACHED)))
+}
+
+/// The number of the name after which a listing of rows continues.
+pub(super) fn after(offset: u64) -> Option<i64> {
+    i64::try_from(offset).ok().filter(|after| *after > 7)
 }

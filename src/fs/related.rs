@@ -4,21 +4,19 @@
 //! the target is in the mirror, else a file with the URI. Below `collections` each collection is a directory of symbolic links
 //! to its members. Below `uris` a resource is found by its URI, or by its canonical one, written as one name; none is listed.
 //! All of it is made when it is looked up, by indexes of the catalog, and nothing of it lasts in the kernel: a commit has
-//! nothing to invalidate. Every local user can ask for any of it, so requests are answered beside the session's threads.
+//! nothing to invalidate. Every local user can ask for any of it, so requests are answered by threads of their own.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use fuser::{Errno, FileAttr, Generation, ReplyEntry};
-
-use super::attributes::Owner;
+use super::attributes::{Attributes, Entry, UNCACHED};
 use super::control::{self, Made, Snapshots};
+use super::error::FsError;
 use super::inodes::{URIS, collection_ino, links_ino};
-use super::reply::{FOR_EVER, NOT_AT_ALL, answer};
-use super::stream::Stream;
-use crate::catalog::{CatalogError, Pool, ROOT, Reader, Related, Shown};
+use super::listing::{Sink, add_dots};
+use crate::catalog::{CatalogError, Pool, ROOT, Reader, Related};
 use crate::document::Datetime;
 use crate::path::shortened;
 
@@ -52,8 +50,6 @@ impl Collections {
 /// The two directories.
 pub(super) struct Relations {
     readers: Arc<Pool>,
-    owner: Owner,
-    generation: Generation,
     snapshots: Arc<Snapshots>,
     pub(super) collections: Arc<Collections>,
 }
@@ -109,224 +105,132 @@ fn target(depth: usize, path: &str) -> String {
 }
 
 impl Relations {
-    pub(super) fn new(readers: Arc<Pool>, owner: Owner, generation: Generation, snapshots: Arc<Snapshots>) -> Self {
-        Self { readers, owner, generation, snapshots, collections: Arc::default() }
+    pub(super) fn new(readers: Arc<Pool>, snapshots: Arc<Snapshots>) -> Self {
+        Self { readers, snapshots, collections: Arc::default() }
     }
 
-    /// The attributes of what lies under a name in `links`: it is as old as its resource's or its directory's last change.
-    pub(super) fn directory(&self, name: i64) -> Result<FileAttr, Errno> {
-        let found = self.ask(|reader| reader.shown_by_number(name))?.ok_or(Errno::ENOENT)?;
-        // Whether a target is in the mirror, any change may tell anew.
-        let changed = found.changed.max(self.collections.changed());
-        Ok(self.owner.directory(links_ino(name), changed))
+    fn ask<T>(&self, question: impl FnOnce(&Reader) -> Result<T, CatalogError>) -> Result<T, FsError> {
+        Ok(self.readers.ask_within(LONGEST, question)?)
     }
 
-    pub(super) fn reply_directory(&self, name: i64, reply: ReplyEntry) {
-        self.reply(self.directory(name), reply);
+    /// The attributes of a directory in `links`: it is as old as the last change of its resource, or of what is below it.
+    pub(super) fn directory(&self, name: i64) -> Result<Attributes, FsError> {
+        let shown = self.ask(|reader| reader.shown_by_number(name))?.ok_or(FsError::NotFound)?;
+        // Any change may decide whether a target is in the mirror.
+        Ok(Attributes::directory(links_ino(name), shown.changed.max(self.collections.changed())))
     }
 
-    fn ask<T>(&self, question: impl FnOnce(&Reader) -> Result<T, CatalogError>) -> Result<T, Errno> {
-        answer(self.readers.ask_within(LONGEST, question))
+    /// An entry that is made, and is the same whenever it is looked up.
+    fn made(&self, place: &str, content: String, made: Made) -> Entry {
+        Entry::with_uncached_name(self.snapshots.add_same(place, content.into_bytes(), made))
     }
 
-    fn reply(&self, attributes: Result<FileAttr, Errno>, reply: ReplyEntry) {
-        match attributes {
-            Ok(attributes) => reply.entry_with_ttls(&NOT_AT_ALL, &NOT_AT_ALL, &attributes, self.generation),
-            Err(errno) => reply.error(errno),
+    /// Looks a name up in a directory of `links`.
+    pub(super) fn lookup(&self, directory: i64, name: &str) -> Result<Entry, FsError> {
+        match name {
+            "." => return Ok(Entry::uncached(self.directory(directory)?)),
+            ".." => return Ok(Entry::uncached(self.parent(directory)?)),
+            _ => {}
         }
-    }
-
-    /// Answers with something that is made, and is the same whenever it is looked at.
-    fn reply_made(&self, place: &str, content: String, made: Made, reply: ReplyEntry) {
-        let (ino, content) = self.snapshots.add_same(place, content.into_bytes(), made);
-        let attributes = match made {
-            Made::Link(mtime) => self.owner.link(ino, mtime, content.len() as u64),
-            Made::File(mtime) => self.owner.file(ino, mtime, content.len() as u64),
-            Made::Now => self.owner.file(ino, Datetime::now().nanos(), content.len() as u64),
-        };
-        reply.entry_with_ttls(&FOR_EVER, &NOT_AT_ALL, &attributes, self.generation);
-    }
-
-    /// Looks a name up in what lies under another name in `links`.
-    pub(super) fn lookup(&self, above: i64, name: &str, reply: ReplyEntry) {
-        if name == "." {
-            return self.reply_directory(above, reply);
-        }
-        let found = self.ask(|reader| {
-            if name == ".." {
-                return Ok(Found::Above(reader.parent(above)?));
-            }
-            Ok(match reader.shown_by_number(above)? {
-                None => Found::Nothing,
-                Some(Shown { version: None, .. }) => match reader.shown(above, name)? {
-                    Some(below) => Found::Name(below.name),
-                    None => Found::Nothing,
-                },
-                Some(Shown { version: Some(version), changed, .. }) => {
-                    let links = named(reader.related(version)?);
-                    match links.into_iter().find(|(own, _)| own == name) {
-                        Some((_, link)) => Found::Link {
-                            to: reader.path_of_uri(&link.uri, above)?,
-                            uri: link.uri,
-                            path: reader.tree_path(above)?,
-                            changed,
-                        },
-                        None => Found::Nothing,
-                    }
-                }
-            })
-        });
-        match found {
-            Err(errno) => reply.error(errno),
-            Ok(Found::Nothing) => reply.error(Errno::ENOENT),
-            Ok(Found::Above(Some(parent))) => self.reply_directory(parent, reply),
-            Ok(Found::Above(None)) => self.reply(Ok(self.owner.directory(control::DIRECTORY_INO, 0)), reply),
-            Ok(Found::Name(name)) => self.reply_directory(name, reply),
-            Ok(Found::Link { to: Some(to), path, changed, .. }) => {
+        match self.ask(|reader| find_in_links(reader, directory, name))? {
+            None => Err(FsError::NotFound),
+            Some(Found::Directory(name)) => Ok(Entry::uncached(self.directory(name)?)),
+            Some(Found::Link { to: Some(to), path, changed, .. }) => {
                 // `.resourcesync`, `links`, and the path itself, whose last name is a directory here.
                 let target = target(2 + path.split('/').count(), &to);
-                self.reply_made(&format!("{path}/{name}"), target, Made::Link(changed), reply);
+                Ok(self.made(&format!("{path}/{name}"), target, Made::Link(changed)))
             }
-            Ok(Found::Link { uri, path, changed, .. }) => {
-                self.reply_made(&format!("{path}/{name}"), format!("{uri}\n"), Made::File(changed), reply);
+            Some(Found::Link { uri, path, changed, .. }) => {
+                Ok(self.made(&format!("{path}/{name}"), format!("{uri}\n"), Made::File(changed)))
             }
         }
     }
 
-    /// Lists what lies under a name in `links`.
-    pub(super) fn list(&self, name: i64, offset: u64, mut stream: Stream) {
-        let listed = self.dots(&mut stream, offset, links_ino(name), || {
-            let parent = self.ask(|reader| reader.parent(name))?;
-            Ok(parent.map_or(control::DIRECTORY_INO, links_ino))
-        });
-        let listed = listed.and_then(|goes_on| match goes_on {
+    /// The directory that a directory of `links` is in.
+    fn parent(&self, directory: i64) -> Result<Attributes, FsError> {
+        match self.ask(|reader| reader.parent(directory))? {
+            Some(parent) => self.directory(parent),
+            None => Ok(control::directory()),
+        }
+    }
+
+    /// Lists a directory of `links`.
+    pub(super) fn list<S: Sink>(&self, directory: i64, offset: u64, mut sink: S) {
+        let own = Attributes::directory(links_ino(directory), 0);
+        let parent = || {
+            let parent = self.ask(|reader| reader.parent(directory))?;
+            Ok(parent.map_or(control::directory(), |parent| Attributes::directory(links_ino(parent), 0)))
+        };
+        let listed = add_dots(&mut sink, offset, &own, parent).and_then(|has_room| match has_room {
             false => Ok(()),
-            true => self.ask(|reader| {
-                let Some(shown) = reader.shown_by_number(name)? else { return Ok(()) };
-                let after = i64::try_from(offset.saturating_sub(2)).unwrap_or(i64::MAX);
-                let Some(version) = shown.version else {
-                    let after = (offset > 2).then_some(after);
-                    return reader.list(name, after, |entry| {
-                        let attributes = self.owner.directory(links_ino(entry.cookie), 0);
-                        stream.add(entry.cookie.unsigned_abs() + 2, &entry.name, &attributes, &NOT_AT_ALL)
-                    });
-                };
-                let links = named(reader.related(version)?);
-                let first = usize::try_from(after).unwrap_or(usize::MAX);
-                for (index, (name, link)) in links.iter().enumerate().skip(first) {
-                    let is_here = reader.path_of_uri(&link.uri, shown.name)?.is_some();
-                    if !stream.add(index as u64 + 3, name, &self.made(is_here, index as u64), &NOT_AT_ALL) {
-                        break;
-                    }
-                }
-                Ok(())
-            }),
+            true => self.ask(|reader| list_links(reader, directory, offset, &mut sink)),
         });
-        stream.end(listed);
+        sink.end(listed);
     }
 
-    /// What is listed of something that is made when it is looked up. With attributes it would count as looked up.
-    fn made(&self, is_link: bool, index: u64) -> FileAttr {
-        // A number is never of two kinds.
-        let ino = |kind: u64| control::DIRECTORY_INO + (1 << kind) + index;
-        if is_link { self.owner.link(ino(60), 0, 0) } else { self.owner.file(ino(59), 0, 0) }
-    }
-
-    /// Lists `.` and `..`; false if there was no room for them.
-    fn dots(
-        &self,
-        stream: &mut Stream,
-        offset: u64,
-        own: u64,
-        above: impl FnOnce() -> Result<u64, Errno>,
-    ) -> Result<bool, Errno> {
-        let above = if offset < 2 { above()? } else { own };
-        for (index, (name, ino)) in [(".", own), ("..", above)].into_iter().enumerate() {
-            if offset <= index as u64 && !stream.add(index as u64 + 1, name, &self.owner.directory(ino, 0), &NOT_AT_ALL)
-            {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// The attributes of a collection's directory, or of that of all.
-    pub(super) fn collection(&self, number: u64) -> Result<FileAttr, Errno> {
+    /// The attributes of the directory of a collection, or of all.
+    pub(super) fn collection(&self, number: u64) -> Result<Attributes, FsError> {
         let is_there = number == ALL || self.ask(|reader| reader.is_collection(signed(number)))?;
         match is_there {
-            true => Ok(self.owner.directory(collection_ino(number), self.collections.changed())),
-            false => Err(Errno::ENOENT),
+            true => Ok(Attributes::directory(collection_ino(number), self.collections.changed())),
+            false => Err(FsError::NotFound),
         }
-    }
-
-    pub(super) fn reply_collection(&self, number: u64, reply: ReplyEntry) {
-        self.reply(self.collection(number), reply);
     }
 
     /// Looks a collection up among all, or a member in a collection.
-    pub(super) fn lookup_member(&self, number: u64, name: &str, reply: ReplyEntry) {
-        match (name, number) {
-            (".", _) => return self.reply_collection(number, reply),
-            ("..", ALL) => return self.reply(Ok(self.owner.directory(control::DIRECTORY_INO, 0)), reply),
-            ("..", _) => return self.reply_collection(ALL, reply),
-            _ => {}
-        }
-        if number == ALL {
-            return match self.ask(|reader| reader.collection_called(name)) {
-                Ok(Some(number)) => self.reply_collection(number.unsigned_abs(), reply),
-                Ok(None) => reply.error(Errno::ENOENT),
-                Err(errno) => reply.error(errno),
-            };
-        }
-        match self.ask(|reader| member_path(reader, signed(number), name)) {
-            Err(errno) => reply.error(errno),
-            Ok(None) => reply.error(Errno::ENOENT),
-            Ok(Some(path)) => {
-                let made = Made::Link(self.collections.changed());
-                self.reply_made(&format!("{number}/{name}"), target(3, &path), made, reply);
+    pub(super) fn lookup_member(&self, number: u64, name: &str) -> Result<Entry, FsError> {
+        let directory = match (name, number) {
+            (".", _) => self.collection(number)?,
+            ("..", ALL) => control::directory(),
+            ("..", _) => self.collection(ALL)?,
+            (_, ALL) => {
+                let found = self.ask(|reader| reader.collection_called(name))?.ok_or(FsError::NotFound)?;
+                self.collection(found.unsigned_abs())?
             }
-        }
+            _ => {
+                let path = self.ask(|reader| member_path(reader, signed(number), name))?.ok_or(FsError::NotFound)?;
+                let made = Made::Link(self.collections.changed());
+                return Ok(self.made(&format!("{number}/{name}"), target(3, &path), made));
+            }
+        };
+        Ok(Entry::uncached(directory))
     }
 
     /// The attributes of `uris`.
-    pub(super) fn uris(&self) -> FileAttr {
-        self.owner.directory(URIS, 0)
-    }
-
-    pub(super) fn reply_uris(&self, reply: ReplyEntry) {
-        self.reply(Ok(self.uris()), reply);
+    pub(super) fn uris() -> Attributes {
+        Attributes::directory(URIS, 0)
     }
 
     /// Looks a resource up by a URI in which slashes are written as `%2F` and percent signs as `%25`.
-    pub(super) fn lookup_uri(&self, name: &str, reply: ReplyEntry) {
+    pub(super) fn lookup_uri(&self, name: &str) -> Result<Entry, FsError> {
         match name {
-            "." => return self.reply_uris(reply),
-            ".." => return self.reply(Ok(self.owner.directory(control::DIRECTORY_INO, 0)), reply),
+            "." => return Ok(Entry::uncached(Self::uris())),
+            ".." => return Ok(Entry::uncached(control::directory())),
             _ => {}
         }
         let uri = written(name);
-        let found = match self.ask(|reader| reader.path_of_uri(&uri, ROOT)) {
-            Ok(None) => self.ask(|reader| reader.canonical(&uri)?.map(|name| reader.tree_path(name)).transpose()),
+        let found = match self.ask(|reader| reader.path_of_uri(&uri, ROOT))? {
+            None => self.ask(|reader| reader.canonical(&uri)?.map(|name| reader.tree_path(name)).transpose())?,
             found => found,
         };
-        match found {
-            Ok(Some(path)) => self.reply_made(name, target(2, &path), Made::Link(0), reply),
-            Ok(None) => reply.error(Errno::ENOENT),
-            Err(errno) => reply.error(errno),
-        }
+        Ok(self.made(name, target(2, &found.ok_or(FsError::NotFound)?), Made::Link(0)))
     }
 
-    /// Lists nothing: a resource is found there by who knows its URI.
-    pub(super) fn list_uris(&self, offset: u64, mut stream: Stream) {
-        let listed = self.dots(&mut stream, offset, URIS, || Ok(control::DIRECTORY_INO)).map(|_| ());
-        stream.end(listed);
+    /// Lists nothing: a resource is found there by its URI alone.
+    pub(super) fn list_uris<S: Sink>(offset: u64, mut sink: S) {
+        let listed = add_dots(&mut sink, offset, &Self::uris(), || Ok(control::directory())).map(|_| ());
+        sink.end(listed);
     }
 
     /// Lists all collections, or the members of one.
-    pub(super) fn list_members(&self, number: u64, offset: u64, mut stream: Stream) {
-        let above = if number == ALL { control::DIRECTORY_INO } else { collection_ino(ALL) };
-        let listed = self.dots(&mut stream, offset, collection_ino(number), || Ok(above)).and_then(|goes_on| {
-            if !goes_on {
+    pub(super) fn list_members<S: Sink>(&self, number: u64, offset: u64, mut sink: S) {
+        let own = Attributes::directory(collection_ino(number), 0);
+        let parent = match number {
+            ALL => control::directory(),
+            _ => Attributes::directory(collection_ino(ALL), 0),
+        };
+        let listed = add_dots(&mut sink, offset, &own, || Ok(parent)).and_then(|has_room| {
+            if !has_room {
                 return Ok(());
             }
             let after = i64::try_from(offset.saturating_sub(2)).unwrap_or(i64::MAX);
@@ -334,19 +238,63 @@ impl Relations {
                 if number == ALL {
                     return reader.collections(after, |number, name| {
                         let own = number.unsigned_abs();
-                        let attributes = self.owner.directory(collection_ino(own), self.collections.changed());
-                        stream.add(own + 2, name, &attributes, &NOT_AT_ALL)
+                        let attributes = Attributes::directory(collection_ino(own), self.collections.changed());
+                        sink.add(own + 2, name, &attributes, UNCACHED)
                     });
                 }
                 reader.members(signed(number), after, |version, member| {
                     let path = reader.tree_path(member)?;
                     let cookie = version.unsigned_abs() + 2;
-                    Ok(stream.add(cookie, &member_name(&path), &self.made(true, cookie), &NOT_AT_ALL))
+                    Ok(sink.add(cookie, &member_name(&path), &listed_only(true, cookie), UNCACHED))
                 })
             })
         });
-        stream.end(listed);
+        sink.end(listed);
     }
+}
+
+/// What a name in `links` is.
+enum Found {
+    Directory(i64),
+    Link { uri: String, to: Option<String>, path: String, changed: i64 },
+}
+
+fn find_in_links(reader: &Reader, directory: i64, name: &str) -> Result<Option<Found>, CatalogError> {
+    let Some(shown) = reader.shown_by_number(directory)? else { return Ok(None) };
+    let Some(version) = shown.version else {
+        return Ok(reader.shown(directory, name)?.map(|below| Found::Directory(below.name)));
+    };
+    let links = named(reader.related(version)?);
+    let Some((_, link)) = links.into_iter().find(|(own, _)| own == name) else { return Ok(None) };
+    let to = reader.path_of_uri(&link.uri, directory)?;
+    Ok(Some(Found::Link { uri: link.uri, to, path: reader.tree_path(directory)?, changed: shown.changed }))
+}
+
+fn list_links<S: Sink>(reader: &Reader, directory: i64, offset: u64, sink: &mut S) -> Result<(), CatalogError> {
+    let Some(shown) = reader.shown_by_number(directory)? else { return Ok(()) };
+    let after = i64::try_from(offset.saturating_sub(2)).unwrap_or(i64::MAX);
+    let Some(version) = shown.version else {
+        return reader.list(directory, (offset > 2).then_some(after), |entry| {
+            let attributes = Attributes::directory(links_ino(entry.cookie), 0);
+            sink.add(entry.cookie.unsigned_abs() + 2, &entry.name, &attributes, UNCACHED)
+        });
+    };
+    let links = named(reader.related(version)?);
+    let first = usize::try_from(after).unwrap_or(usize::MAX);
+    for (index, (name, link)) in links.iter().enumerate().skip(first) {
+        let is_here = reader.path_of_uri(&link.uri, shown.name)?.is_some();
+        if !sink.add(index as u64 + 3, name, &listed_only(is_here, index as u64), UNCACHED) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The attributes, in a listing, of what is made when it is looked up. Made for the listing, it would count as looked up.
+fn listed_only(is_link: bool, index: u64) -> Attributes {
+    // A number is never of two types.
+    let ino = |bit: u64| control::DIRECTORY_INO + (1 << bit) + index;
+    if is_link { Attributes::symlink(ino(60), 0, 0) } else { Attributes::file(ino(59), 0, 0) }
 }
 
 /// The number of a collection, as the catalog has it.
@@ -372,14 +320,6 @@ fn member_path(reader: &Reader, collection: i64, name: &str) -> Result<Option<St
         Ok(found.is_none())
     })?;
     Ok(found)
-}
-
-/// What a name in `links` is.
-enum Found {
-    Nothing,
-    Above(Option<i64>),
-    Name(i64),
-    Link { uri: String, to: Option<String>, path: String, changed: i64 },
 }
 
 #[cfg(test)]

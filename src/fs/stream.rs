@@ -1,52 +1,61 @@
-//! Directory streams as the kernel reads them, with attributes or without.
+//! Directory listings as the kernel reads them, with attributes or without.
 
 use std::time::Duration;
 
-use fuser::{Errno, FileAttr, Generation, ReplyDirectory, ReplyDirectoryPlus};
+use fuser::{Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
+
+use super::attributes::Attributes;
+use super::error::FsError;
+use super::listing::Sink;
+use super::owner::{Owner, fuse_type};
+use super::reply::errno;
 
 /// A listing that is being answered.
 pub(super) struct Stream {
-    reply: Listing,
+    reply: Reply,
     has_entries: bool,
 }
 
-enum Listing {
+enum Reply {
     Plain(ReplyDirectory),
     /// Names come with attributes, and count as looked up.
-    Plus(ReplyDirectoryPlus, Generation),
+    Plus(ReplyDirectoryPlus, Owner, Generation),
 }
 
 impl Stream {
     pub(super) fn plain(reply: ReplyDirectory) -> Self {
-        Self { reply: Listing::Plain(reply), has_entries: false }
+        Self { reply: Reply::Plain(reply), has_entries: false }
     }
 
-    pub(super) fn plus(reply: ReplyDirectoryPlus, generation: Generation) -> Self {
-        Self { reply: Listing::Plus(reply, generation), has_entries: false }
+    pub(super) fn plus(reply: ReplyDirectoryPlus, owner: Owner, generation: Generation) -> Self {
+        Self { reply: Reply::Plus(reply, owner, generation), has_entries: false }
     }
+}
 
-    /// Adds an entry; false if there was no room for it. Its name holds for ever.
-    pub(super) fn add(&mut self, cookie: u64, name: &str, attributes: &FileAttr, ttl: &Duration) -> bool {
-        let has_room = match &mut self.reply {
-            Listing::Plain(reply) => !reply.add(attributes.ino, cookie, attributes.kind, name),
-            Listing::Plus(reply, generation) => !reply.add(attributes.ino, cookie, name, ttl, attributes, *generation),
+impl Sink for Stream {
+    fn add(&mut self, cookie: u64, name: &str, attributes: &Attributes, ttl: Duration) -> bool {
+        let is_full = match &mut self.reply {
+            Reply::Plain(reply) => reply.add(INodeNo(attributes.ino), cookie, fuse_type(attributes.kind), name),
+            Reply::Plus(reply, owner, generation) => {
+                reply.add(INodeNo(attributes.ino), cookie, name, &ttl, &owner.attributes(attributes), *generation)
+            }
         };
-        self.has_entries |= has_room;
-        has_room
+        self.has_entries |= !is_full;
+        !is_full
     }
 
-    /// Whether an entry that was added counts as looked up.
-    pub(super) fn looks_up(&self) -> bool {
-        matches!(self.reply, Listing::Plus(..))
+    fn looks_up(&self) -> bool {
+        matches!(self.reply, Reply::Plus(..))
     }
 
-    /// Answers. What was added before an error is listed: the next request goes on after it, and meets the error if it lasts.
-    pub(super) fn end(self, result: Result<(), Errno>) {
-        match (self.reply, result.err().filter(|_| !self.has_entries)) {
-            (Listing::Plain(reply), None) => reply.ok(),
-            (Listing::Plus(reply, _), None) => reply.ok(),
-            (Listing::Plain(reply), Some(errno)) => reply.error(errno),
-            (Listing::Plus(reply, _), Some(errno)) => reply.error(errno),
+    /// What was added before an error is listed: the next request continues after it, and meets the error if it lasts.
+    fn end(self, result: Result<(), FsError>) {
+        let errno = result.err().map(|error| errno(&error)).filter(|_| !self.has_entries);
+        match (self.reply, errno) {
+            (Reply::Plain(reply), None) => reply.ok(),
+            (Reply::Plus(reply, ..), None) => reply.ok(),
+            (Reply::Plain(reply), Some(errno)) => reply.error(errno),
+            (Reply::Plus(reply, ..), Some(errno)) => reply.error(errno),
         }
     }
 }

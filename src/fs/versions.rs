@@ -9,17 +9,17 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use fuser::{Errno, FileAttr, Generation, ReplyEntry};
 use lru::LruCache;
 
-use super::attributes::Owner;
+use super::answer::{Answer, Then};
+use super::attributes::{Attributes, Entry, UNCACHED, UNLIMITED, ttl};
 use super::control::Snapshots;
+use super::error::FsError;
 use super::inodes::{Moments, Place, moment_ino, versions_ino};
-use super::reply::{FOR_EVER, NOT_AT_ALL, ask};
-use super::stream::Stream;
+use super::listing::{Sink, add_dots, after};
 use super::{Contents, xattr};
 use crate::catalog::{
-    CatalogError, DirEntry, Ever, Inode, Node, Pool, ROOT, ROOT_INO, Reader, VersionLog, version_ino,
+    CatalogError, DirEntry, Ever, Inode, Node, Pool, ROOT, ROOT_INO, Reader, VersionLog, directory_ino, version_ino,
 };
 use crate::document::Datetime;
 use crate::path::SELF;
@@ -49,8 +49,6 @@ struct History {
 pub(super) struct Versions {
     readers: Arc<Pool>,
     contents: Arc<dyn Contents>,
-    owner: Owner,
-    generation: Generation,
     snapshots: Arc<Snapshots>,
     pub(super) moments: Arc<Moments>,
     histories: Mutex<LruCache<i64, Arc<History>>>,
@@ -66,39 +64,29 @@ enum Found {
 }
 
 impl Versions {
-    pub(super) fn new(
-        readers: Arc<Pool>,
-        contents: Arc<dyn Contents>,
-        owner: Owner,
-        generation: Generation,
-        snapshots: Arc<Snapshots>,
-    ) -> Self {
+    pub(super) fn new(readers: Arc<Pool>, contents: Arc<dyn Contents>, snapshots: Arc<Snapshots>) -> Self {
         let most = NonZeroUsize::new(MOST_HISTORIES).unwrap_or(NonZeroUsize::MIN);
-        Self {
-            readers,
-            contents,
-            owner,
-            generation,
-            snapshots,
-            moments: Arc::default(),
-            histories: Mutex::new(LruCache::new(most)),
-        }
+        Self { readers, contents, snapshots, moments: Arc::default(), histories: Mutex::new(LruCache::new(most)) }
+    }
+
+    fn ask<T>(&self, question: impl FnOnce(&Reader) -> Result<T, CatalogError>) -> Result<T, FsError> {
+        Ok(self.readers.ask(question)?)
     }
 
     /// The attributes of what lies in `.versions` under a name; of `.versions` itself, for the root's.
-    pub(super) fn directory(&self, name: i64) -> Result<FileAttr, Errno> {
-        let ever = ask(&self.readers, |reader| reader.ever(name))?;
+    pub(super) fn directory(&self, name: i64) -> Result<Attributes, FsError> {
+        let ever = self.ask(|reader| reader.ever(name))?;
         let changed = match ever.is_directory {
             true => ever.changed,
             false => ever.changed.max(self.contents.asked(ever.resource).as_of),
         };
-        Ok(self.owner.directory(versions_ino(name), changed))
+        Ok(Attributes::directory(versions_ino(name), changed))
     }
 
     /// The attributes of a directory of the tree as of a moment.
-    pub(super) fn directory_at(&self, number: u32, name: i64) -> Result<FileAttr, Errno> {
-        let moment = self.moments.moment(number).ok_or(Errno::ENOENT)?;
-        Ok(self.owner.directory(moment_ino(number, name), moment))
+    pub(super) fn directory_at(&self, number: u32, name: i64) -> Result<Attributes, FsError> {
+        let moment = self.moments.moment(number).ok_or(FsError::NotFound)?;
+        Ok(Attributes::directory(moment_ino(number, name), moment))
     }
 
     pub(super) fn forget(&self, place: Option<Place>, lookups: u64) {
@@ -107,133 +95,118 @@ impl Versions {
         }
     }
 
-    /// What is known of a directory of versions, or of a moment.
-    pub(super) fn xattrs(&self, place: Place) -> Result<xattr::Attributes, Errno> {
-        match place {
-            Place::Versions(name) => ask(&self.readers, |reader| match reader.ever(name)? {
-                Ever { is_directory: true, .. } => Ok(xattr::Attributes::default()),
-                Ever { resource, .. } => xattr::of_history(reader, resource, &self.contents.asked(resource)),
-            }),
-            Place::Moment(number, _) => Ok(xattr::of_moment(self.moments.moment(number))),
-            Place::Tree(_) | Place::Made | Place::Links(_) | Place::Collection(_) | Place::Uris => {
-                Ok(xattr::Attributes::default())
+    /// The extended attributes of a directory of versions.
+    pub(super) fn xattrs(&self, name: i64) -> Result<xattr::Attributes, FsError> {
+        self.ask(|reader| match reader.ever(name)? {
+            Ever { is_directory: true, .. } => Ok(xattr::Attributes::default()),
+            Ever { resource, .. } => xattr::of_history(reader, resource, &self.contents.asked(resource)),
+        })
+    }
+
+    pub(super) fn lookup_in_versions(self: &Arc<Self>, directory: i64, name: &str) -> Answer<Entry> {
+        match name {
+            "." => return self.entry_of_directory(directory).into(),
+            ".." if directory == ROOT => return Ok(Entry::unlimited(Attributes::directory(ROOT_INO, 0))).into(),
+            ".." => {
+                let parent = self.ask(|reader| Ok(reader.parent(directory)?.unwrap_or(ROOT)));
+                return parent.and_then(|parent| self.entry_of_directory(parent)).into();
             }
+            _ => {}
+        }
+        match self.ask(|reader| Ok((reader.lookup_ever(directory, name)?, reader.ever(directory)?))) {
+            Err(error) => Err(error).into(),
+            Ok((Some(below), _)) => self.entry_of_directory(below).into(),
+            Ok((None, _)) if directory == ROOT => self.lookup_moment(name).into(),
+            Ok((None, ever)) => self.lookup_version(ever, name),
         }
     }
 
-    pub(super) fn lookup_in_versions(self: &Arc<Self>, directory: i64, name: &str, reply: ReplyEntry) {
-        let above = |reader: &Reader| Ok(reader.parent(directory)?.unwrap_or(ROOT));
-        if name == "." {
-            return self.reply_directory(directory, reply);
-        }
-        if name == ".." {
-            return match (directory, ask(&self.readers, above)) {
-                (ROOT, _) => reply.entry(&FOR_EVER, &self.owner.directory(ROOT_INO, 0), self.generation),
-                (_, Ok(parent)) => self.reply_directory(parent, reply),
-                (_, Err(errno)) => reply.error(errno),
-            };
-        }
-        let known = ask(&self.readers, |reader| Ok((reader.lookup_ever(directory, name)?, reader.ever(directory)?)));
-        match known {
-            Err(errno) => reply.error(errno),
-            Ok((Some(below), _)) => self.reply_directory(below, reply),
-            Ok((None, _)) if directory == ROOT => self.lookup_moment(name, reply),
-            Ok((None, ever)) => self.lookup_version(ever, name, reply),
-        }
+    fn entry_of_directory(&self, name: i64) -> Result<Entry, FsError> {
+        Ok(Entry::with_uncached_attributes(self.directory(name)?))
     }
 
-    fn reply_directory(&self, name: i64, reply: ReplyEntry) {
-        match self.directory(name) {
-            Ok(attributes) => reply.entry_with_ttls(&NOT_AT_ALL, &FOR_EVER, &attributes, self.generation),
-            Err(errno) => reply.error(errno),
-        }
-    }
-
-    /// There is no such name, as yet.
-    fn negative(&self, reply: ReplyEntry) {
-        reply.error(Errno::ENOENT);
-    }
-
-    fn link(&self, target: String, mtime: i64, reply: ReplyEntry) {
-        let (ino, content) = self.snapshots.add_link(target.into_bytes(), mtime);
-        let attributes = self.owner.link(ino, mtime, content.len() as u64);
-        reply.entry_with_ttls(&FOR_EVER, &NOT_AT_ALL, &attributes, self.generation);
-    }
-
-    fn node(&self, node: &Node, name_ttl: &Duration, reply: ReplyEntry) {
-        reply.entry_with_ttls(ttl(node), name_ttl, &self.owner.node(node), self.generation);
+    fn link(&self, target: String, mtime: i64) -> Entry {
+        Entry::with_uncached_name(self.snapshots.add_link(target.into_bytes(), mtime))
     }
 
     /// `@DATETIME`: its own spelling is a directory, all others are links to that.
-    fn lookup_moment(&self, name: &str, reply: ReplyEntry) {
+    fn lookup_moment(&self, name: &str) -> Result<Entry, FsError> {
         let spelled = name.strip_prefix(AT).and_then(|text| Datetime::parse_spelled(text).ok());
-        let Some(moment) = spelled else { return self.negative(reply) };
+        let moment = spelled.ok_or(FsError::NotFound)?;
         let own = format!("{AT}{}", moment.basic(true));
         if own != name {
-            return self.link(own, moment.nanos(), reply);
+            return Ok(self.link(own, moment.nanos()));
         }
-        match self.moments.number(moment.nanos()) {
-            Some(number) => {
-                let attributes = self.owner.directory(moment_ino(number, ROOT), moment.nanos());
-                reply.entry(&FOR_EVER, &attributes, self.generation);
-            }
-            None => {
-                tracing::error!("more moments are looked at than can be told apart; close some");
-                reply.error(Errno::ENFILE);
-            }
-        }
+        let number = self.moments.number(moment.nanos()).ok_or(FsError::TooManySnapshots)?;
+        Ok(Entry::unlimited(Attributes::directory(moment_ino(number, ROOT), moment.nanos())))
     }
 
     /// A version by the name of its file, or by any moment at which it was in force. Where names lie below the
     /// resource's own, its versions are in `@self`.
-    fn lookup_version(self: &Arc<Self>, ever: Ever, name: &str, reply: ReplyEntry) {
+    fn lookup_version(self: &Arc<Self>, ever: Ever, name: &str) -> Answer<Entry> {
         let Ever { resource, is_directory, .. } = ever;
-        let extension = match ask(&self.readers, |reader| reader.versions_extension(resource)) {
+        let extension = match self.ask(|reader| reader.versions_extension(resource)) {
             Ok(extension) => extension,
-            Err(errno) => return reply.error(errno),
+            Err(error) => return Err(error).into(),
         };
         let stem = name.strip_suffix(extension.as_str()).unwrap_or(name);
         // Of versions within a second, `~2` and so on tells one from the other.
         let time = stem.split_once('~').map_or(stem, |(time, _)| time);
         let Some(moment) = [time, name].iter().find_map(|text| Datetime::parse_spelled(text).ok()) else {
-            return self.negative(reply);
+            return Err(FsError::NotFound).into();
         };
         let (this, name) = (Arc::clone(self), name.to_owned());
-        let answer = move |this: &Self, found| match found {
-            Err(errno) => reply.error(errno),
-            Ok(Found::Nothing) => this.negative(reply),
-            Ok(Found::Version(Node::File { mtime, .. }, name) | Found::Link(mtime, name)) if is_directory => {
-                this.link(format!("{SELF}/{name}"), mtime, reply);
+        Answer::later(move |then| {
+            let own = Arc::clone(&this);
+            // A history may be long.
+            own.contents.aside(Box::new(move || this.find_version(resource, name, moment, then)));
+        })
+        .and_then({
+            let this = Arc::clone(self);
+            move |found| this.entry_of_version(found, is_directory).ok_or(FsError::NotFound)
+        })
+    }
+
+    fn entry_of_version(&self, found: Found, is_directory: bool) -> Option<Entry> {
+        match found {
+            Found::Nothing => None,
+            Found::Version(Node::File { mtime, .. }, name) | Found::Link(mtime, name) if is_directory => {
+                Some(self.link(format!("{SELF}/{name}"), mtime))
             }
-            Ok(Found::Version(node, _)) => this.node(&node, &BRIEFLY, reply),
-            Ok(Found::Link(mtime, target)) => this.link(target, mtime, reply),
-        };
-        // A history may be long.
-        self.contents.aside(Box::new(move || {
-            if let Ok(found @ Found::Version(..)) = this.exactly(resource, &name) {
-                return answer(&this, Ok(found));
-            }
-            let contents = Arc::clone(&this.contents);
-            let then = Box::new(move |asked: bool| {
-                let found = match this.version_at(resource, &name, moment) {
-                    // Nobody knows whether there is none.
-                    Ok(Found::Nothing) if !asked => Err(Errno::EIO),
-                    found => found,
-                };
-                answer(&this, found);
+            Found::Version(node, _) => Some(Entry { name_ttl: BRIEFLY, ..Entry::of(&node) }),
+            Found::Link(mtime, target) => Some(self.link(target, mtime)),
+        }
+    }
+
+    /// Finds a version by its name, or by a moment, which the Source is asked for.
+    fn find_version(
+        self: Arc<Self>,
+        resource: i64,
+        name: String,
+        moment: Datetime,
+        then: Then<Result<Found, FsError>>,
+    ) {
+        if let Ok(found @ Found::Version(..)) = self.exactly(resource, &name) {
+            return then(Ok(found));
+        }
+        let this = Arc::clone(&self);
+        let answered = move |was_asked: bool| {
+            then(match this.version_at(resource, &name, moment) {
+                Ok(Found::Nothing) if !was_asked => Err(FsError::UnknownHistory),
+                found => found,
             });
-            contents.history(resource, Some(moment), then);
-        }));
+        };
+        self.contents.history(resource, Some(moment), Box::new(answered));
     }
 
     /// The version whose file has this name, if it can be had.
-    fn exactly(&self, resource: i64, name: &str) -> Result<Found, Errno> {
+    fn exactly(&self, resource: i64, name: &str) -> Result<Found, FsError> {
         let history = self.history(resource)?;
         let found = history.versions.iter().find(|version| version.name == name && !version.places.is_empty());
         Ok(found.map_or(Found::Nothing, |version| Found::Version(file(version), version.name.clone())))
     }
 
-    fn version_at(&self, resource: i64, name: &str, moment: Datetime) -> Result<Found, Errno> {
+    fn version_at(&self, resource: i64, name: &str, moment: Datetime) -> Result<Found, FsError> {
         if let found @ Found::Version(..) = self.exactly(resource, name)? {
             return Ok(found);
         }
@@ -247,135 +220,117 @@ impl Versions {
         Ok(found.map_or(Found::Nothing, |version| Found::Link(version.mtime, version.name.clone())))
     }
 
-    pub(super) fn lookup_at(self: &Arc<Self>, number: u32, directory: i64, name: &str, reply: ReplyEntry) {
-        let Some(moment) = self.moments.moment(number) else { return reply.error(Errno::ENOENT) };
-        if name == "." || name == ".." && directory == ROOT {
-            return match name {
-                "." => self.reply_at(
-                    number,
-                    &Node::Directory { ino: moment_ino(number, directory), changed: moment },
-                    reply,
-                ),
-                _ => self.reply_directory(ROOT, reply),
-            };
-        }
-        let found = ask(&self.readers, |reader| match name {
+    pub(super) fn lookup_at(self: &Arc<Self>, number: u32, directory: i64, name: &str) -> Answer<Entry> {
+        let Some(moment) = self.moments.moment(number) else { return Err(FsError::NotFound).into() };
+        let of_directory = |name| Node::Directory { ino: directory_ino(name), changed: moment };
+        match name {
+            "." => return Ok(self.entry_at(number, &of_directory(directory))).into(),
+            ".." if directory == ROOT => return self.entry_of_directory(ROOT).into(),
             ".." => {
-                let ino = crate::catalog::directory_ino(reader.parent(directory)?.unwrap_or(ROOT));
-                Ok((Some(Node::Directory { ino, changed: moment }), None))
+                let parent = self.ask(|reader| Ok(reader.parent(directory)?.unwrap_or(ROOT)));
+                return parent.map(|parent| self.entry_at(number, &of_directory(parent))).into();
             }
-            _ => match reader.lookup_at(directory, name, moment)? {
-                None => Ok((None, resource_that_was(reader, directory, name)?)),
-                found => Ok((found, None)),
-            },
+            _ => {}
+        }
+        let found = self.ask(|reader| match reader.lookup_at(directory, name, moment)? {
+            None => Ok((None, resource_that_was(reader, directory, name)?)),
+            found => Ok((found, None)),
         });
         let resource = match found {
-            Err(errno) => return reply.error(errno),
-            Ok((Some(node), _)) => return self.reply_at(number, &node, reply),
-            Ok((None, None)) => return self.negative(reply),
+            Err(error) => return Err(error).into(),
+            Ok((Some(node), _)) => return Ok(self.entry_at(number, &node)).into(),
+            Ok((None, None)) => return Err(FsError::NotFound).into(),
             Ok((None, Some(resource))) => resource,
         };
         let (this, name) = (Arc::clone(self), name.to_owned());
-        let then = move |asked: bool| {
-            let found = ask(&this.readers, |reader| match reader.lookup_at(directory, &name, moment)? {
-                None if name != SELF && reader.ever(resource)?.is_directory => {
-                    // What lies below it may have been there: that is asked for by its own name.
-                    let ino = crate::catalog::directory_ino(resource);
-                    Ok(Some(Node::Directory { ino, changed: moment }))
-                }
-                found => Ok(found),
-            });
-            match found {
-                Err(errno) => reply.error(errno),
-                // Nobody knows whether there is none.
-                Ok(None) if !asked => reply.error(Errno::EIO),
-                Ok(None) => this.negative(reply),
-                Ok(Some(node)) => this.reply_at(number, &node, reply),
-            }
-        };
-        self.contents.history(resource, Some(Datetime::from_nanos(moment)), Box::new(then));
-    }
-
-    fn reply_at(&self, number: u32, node: &Node, reply: ReplyEntry) {
-        match self.own_directory(number, node) {
-            Some(attributes) => {
-                self.given(number, &attributes);
-                reply.entry(&FOR_EVER, &attributes, self.generation);
-            }
-            None => self.node(node, &FOR_EVER, reply),
-        }
-    }
-
-    /// The kernel is given a directory of a moment's tree.
-    fn given(&self, number: u32, attributes: &FileAttr) {
-        if let Some(Place::Moment(_, name)) = Place::of(attributes.ino.0) {
-            self.moments.given(number, name);
-        }
-    }
-
-    /// The attributes of a directory of the current tree as one of a moment's.
-    fn own_directory(&self, number: u32, node: &Node) -> Option<FileAttr> {
-        let Node::Directory { ino, changed } = *node else { return None };
-        let name = match Place::of(ino) {
-            Some(Place::Tree(Inode::Directory(name)) | Place::Moment(_, name)) => name,
-            _ => return None,
-        };
-        Some(self.owner.directory(moment_ino(number, name), changed))
-    }
-
-    pub(super) fn list_at(&self, number: u32, directory: i64, offset: u64, mut stream: Stream) {
-        let Some(moment) = self.moments.moment(number) else { return stream.end(Err(Errno::ENOENT)) };
-        let listed = ask(&self.readers, |reader| {
-            let own = self.owner.directory(moment_ino(number, directory), moment);
-            let above = match reader.parent(directory)? {
-                Some(parent) => self.owner.directory(moment_ino(number, parent), moment),
-                None => self.owner.directory(versions_ino(ROOT), moment),
+        Answer::later(move |then| {
+            let own = Arc::clone(&this);
+            let answered = move |was_asked: bool| {
+                then(match this.find_at(directory, &name, moment, resource) {
+                    Ok(None) if !was_asked => Err(FsError::UnknownHistory),
+                    Ok(None) => Err(FsError::NotFound),
+                    Ok(Some(node)) => Ok(this.entry_at(number, &node)),
+                    Err(error) => Err(error),
+                });
             };
-            if !dots(&mut stream, offset, &own, &above) {
-                return Ok(());
-            }
-            reader.list_at(directory, moment, after(offset), |DirEntry { cookie, name, node }| {
-                let cookie = cookie.unsigned_abs();
-                match self.own_directory(number, &node) {
-                    Some(attributes) => {
-                        let added = stream.add(cookie, &name, &attributes, &FOR_EVER);
-                        if added && stream.looks_up() {
-                            self.given(number, &attributes);
-                        }
-                        added
-                    }
-                    None => stream.add(cookie, &name, &self.owner.node(&node), ttl(&node)),
-                }
-            })
-        });
-        stream.end(listed);
+            own.contents.history(resource, Some(Datetime::from_nanos(moment)), Box::new(answered));
+        })
     }
 
-    pub(super) fn list_versions(self: &Arc<Self>, directory: i64, offset: u64, stream: Stream) {
-        match ask(&self.readers, |reader| reader.ever(directory)) {
-            Err(errno) => stream.end(Err(errno)),
-            Ok(Ever { is_directory: true, .. }) => self.list_names(directory, offset, stream),
+    /// What a name was at a moment, now that the versions of its resource are known.
+    fn find_at(&self, directory: i64, name: &str, moment: i64, resource: i64) -> Result<Option<Node>, FsError> {
+        self.ask(|reader| match reader.lookup_at(directory, name, moment)? {
+            // What lies below it may have been there: that is asked for by its own name.
+            None if name != SELF && reader.ever(resource)?.is_directory => {
+                Ok(Some(Node::Directory { ino: directory_ino(resource), changed: moment }))
+            }
+            found => Ok(found),
+        })
+    }
+
+    fn entry_at(&self, number: u32, node: &Node) -> Entry {
+        match as_of(number, node) {
+            Some((name, attributes)) => {
+                self.moments.given(number, name);
+                Entry::unlimited(attributes)
+            }
+            None => Entry::of(node),
+        }
+    }
+
+    pub(super) fn list_at<S: Sink>(&self, number: u32, directory: i64, offset: u64, mut sink: S) {
+        let Some(moment) = self.moments.moment(number) else { return sink.end(Err(FsError::NotFound)) };
+        let own = Attributes::directory(moment_ino(number, directory), moment);
+        let parent = || {
+            Ok(match self.ask(|reader| reader.parent(directory))? {
+                Some(parent) => Attributes::directory(moment_ino(number, parent), moment),
+                None => Attributes::directory(versions_ino(ROOT), moment),
+            })
+        };
+        let listed = add_dots(&mut sink, offset, &own, parent).and_then(|has_room| match has_room {
+            false => Ok(()),
+            true => self.ask(|reader| {
+                reader.list_at(directory, moment, after(offset), |DirEntry { cookie, name, node }| {
+                    let cookie = cookie.unsigned_abs();
+                    let Some((number_of_name, attributes)) = as_of(number, &node) else {
+                        return sink.add(cookie, &name, &Attributes::of(&node), ttl(&node));
+                    };
+                    let added = sink.add(cookie, &name, &attributes, UNLIMITED);
+                    if added && sink.looks_up() {
+                        self.moments.given(number, number_of_name);
+                    }
+                    added
+                })
+            }),
+        });
+        sink.end(listed);
+    }
+
+    pub(super) fn list_versions<S: Sink>(self: &Arc<Self>, directory: i64, offset: u64, sink: S) {
+        match self.ask(|reader| reader.ever(directory)) {
+            Err(error) => sink.end(Err(error)),
+            Ok(Ever { is_directory: true, .. }) => self.list_names(directory, offset, sink),
             Ok(Ever { resource, .. }) if offset == 0 => {
                 let this = Arc::clone(self);
-                let then = Box::new(move |_| this.list_files(directory, offset, stream, resource));
+                let then = Box::new(move |_| this.list_files(directory, offset, sink, resource));
                 self.contents.history(resource, None, then);
             }
             Ok(Ever { resource, .. }) => {
                 let this = Arc::clone(self);
-                self.contents.aside(Box::new(move || this.list_files(directory, offset, stream, resource)));
+                self.contents.aside(Box::new(move || this.list_files(directory, offset, sink, resource)));
             }
         }
     }
 
     /// The versions of a resource, as they are now.
-    fn history(&self, resource: i64) -> Result<Arc<History>, Errno> {
-        let changed = ask(&self.readers, |reader| reader.ever(resource))?.changed;
+    fn history(&self, resource: i64) -> Result<Arc<History>, FsError> {
+        let changed = self.ask(|reader| reader.ever(resource))?.changed;
         let locked = || self.histories.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = locked().get(&resource).filter(|known| known.changed == changed) {
             return Ok(Arc::clone(known));
         }
         let (versions, extension) =
-            ask(&self.readers, |reader| Ok((reader.versions_of(resource)?, reader.versions_extension(resource)?)))?;
+            self.ask(|reader| Ok((reader.versions_of(resource)?, reader.versions_extension(resource)?)))?;
         let mut listed: Vec<usize> = (0..versions.len()).filter(|index| !versions[*index].places.is_empty()).collect();
         listed.sort_unstable_by_key(|index| versions[*index].rank);
         let history = Arc::new(History { changed, versions, listed, extension });
@@ -393,11 +348,10 @@ impl Versions {
         Ok(history)
     }
 
-    /// A cookie is the rank of a version, so that a listing goes on at the right place whatever became known
-    /// meanwhile.
-    fn list_files(&self, directory: i64, offset: u64, mut stream: Stream, resource: i64) {
+    /// A cookie is the rank of a version, so that a listing continues at the right place whatever became known since.
+    fn list_files<S: Sink>(&self, directory: i64, offset: u64, mut sink: S, resource: i64) {
         let listed = self.history(resource).and_then(|history| {
-            if !self.both_dots(&mut stream, directory, offset)? {
+            if !self.add_dots(&mut sink, directory, offset)? {
                 return Ok(());
             }
             let number = |index: &usize| history.versions[*index].rank.unsigned_abs();
@@ -405,51 +359,40 @@ impl Versions {
             for index in &history.listed[first..] {
                 let version = &history.versions[*index];
                 let node = file(version);
-                let attributes = self.owner.node(&node);
-                if !stream.add(number(index), &version.name, &attributes, ttl(&node).min(&BRIEFLY)) {
+                if !sink.add(number(index), &version.name, &Attributes::of(&node), ttl(&node).min(BRIEFLY)) {
                     break;
                 }
             }
             Ok(())
         });
-        stream.end(listed);
+        sink.end(listed);
     }
 
-    fn list_names(&self, directory: i64, offset: u64, mut stream: Stream) {
-        let listed = self.both_dots(&mut stream, directory, offset).and_then(|more| match more {
+    fn list_names<S: Sink>(&self, directory: i64, offset: u64, mut sink: S) {
+        let listed = self.add_dots(&mut sink, directory, offset).and_then(|has_room| match has_room {
             false => Ok(()),
-            true => ask(&self.readers, |reader| {
+            true => self.ask(|reader| {
                 reader.list_ever(directory, after(offset), |id, name| {
-                    let attributes = self.owner.directory(versions_ino(id), 0);
-                    stream.add(id.unsigned_abs(), name, &attributes, &NOT_AT_ALL)
+                    sink.add(id.unsigned_abs(), name, &Attributes::directory(versions_ino(id), 0), UNCACHED)
                 })
             }),
         });
-        stream.end(listed);
+        sink.end(listed);
     }
 
-    fn both_dots(&self, stream: &mut Stream, directory: i64, offset: u64) -> Result<bool, Errno> {
-        let own = self.owner.directory(versions_ino(directory), 0);
-        let above = match ask(&self.readers, |reader| reader.parent(directory))? {
-            Some(parent) => self.owner.directory(versions_ino(parent), 0),
-            None => self.owner.directory(ROOT_INO, 0),
-        };
-        Ok(dots(stream, offset, &own, &above))
+    fn add_dots<S: Sink>(&self, sink: &mut S, directory: i64, offset: u64) -> Result<bool, FsError> {
+        add_dots(sink, offset, &Attributes::directory(versions_ino(directory), 0), || {
+            let parent = self.ask(|reader| reader.parent(directory))?;
+            Ok(Attributes::directory(parent.map_or(ROOT_INO, versions_ino), 0))
+        })
     }
 }
 
-/// Where a listing by names goes on.
-fn after(offset: u64) -> Option<i64> {
-    i64::try_from(offset).ok().filter(|after| *after >= 8)
-}
-
-fn dots(stream: &mut Stream, offset: u64, own: &FileAttr, above: &FileAttr) -> bool {
-    (offset >= 1 || stream.add(1, ".", own, &NOT_AT_ALL)) && (offset >= 2 || stream.add(2, "..", above, &NOT_AT_ALL))
-}
-
-/// How long the attributes of a node hold.
-fn ttl(node: &Node) -> &'static Duration {
-    if matches!(node, Node::File { size: None, .. }) { &NOT_AT_ALL } else { &FOR_EVER }
+/// A directory of the current tree as one of the tree of a moment: the number of its name, and its attributes.
+fn as_of(number: u32, node: &Node) -> Option<(i64, Attributes)> {
+    let Node::Directory { ino, changed } = *node else { return None };
+    let Some(Inode::Directory(name)) = Inode::from_ino(ino) else { return None };
+    Some((name, Attributes::directory(moment_ino(number, name), changed)))
 }
 
 fn file(version: &VersionLog) -> Node {

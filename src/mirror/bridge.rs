@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 
 use super::report::Reporter;
 use crate::document::Datetime;
-use crate::fs::{Asked, Contents, Then};
+use crate::fs::{Asked, ContentError, Contents, Then};
 use crate::printable;
 use crate::store::Body;
 use crate::sync::{self, Engine};
@@ -81,10 +81,10 @@ impl Contents for Bridge {
         self.engine.reading(version, &self.runtime).map(|ready| ready.body)
     }
 
-    fn read(&self, version: i64, offset: u64, len: u64, then: Then<Body>) {
+    fn read(&self, version: i64, offset: u64, len: u64, then: Then<Result<Body, ContentError>>) {
         let engine = Arc::clone(&self.engine);
         self.runtime.spawn(async move {
-            let found = engine.read(version, offset, len).await.map(|ready| ready.body).map_err(|_| ());
+            let found = engine.read(version, offset, len).await.map(|ready| ready.body).map_err(ContentError::from);
             // Replying reads the file.
             tokio::task::spawn_blocking(move || then(found));
         });
@@ -98,7 +98,7 @@ impl Contents for Bridge {
         self.engine.has_timeless()
     }
 
-    fn revalidate(&self, version: i64, then: Box<dyn FnOnce(bool) + Send>) {
+    fn revalidate(&self, version: i64, then: Then<bool>) {
         let engine = Arc::clone(&self.engine);
         self.runtime.spawn(async move {
             let is_current = engine.revalidate(version).await;
@@ -106,9 +106,9 @@ impl Contents for Bridge {
         });
     }
 
-    fn size(&self, version: i64, then: Then<u64>) {
+    fn size(&self, version: i64, then: Then<Result<u64, ContentError>>) {
         let engine = Arc::clone(&self.engine);
-        self.runtime.spawn(async move { then(engine.size(version).await.map_err(|_| ())) });
+        self.runtime.spawn(async move { then(engine.size(version).await.map_err(ContentError::from)) });
     }
 
     fn expect_sizes(&self, versions: Vec<i64>) {
@@ -123,7 +123,7 @@ impl Contents for Bridge {
         self.engine.ready(version).map(|ready| ready.verified)
     }
 
-    fn history(&self, resource: i64, moment: Option<Datetime>, then: Box<dyn FnOnce(bool) + Send>) {
+    fn history(&self, resource: i64, moment: Option<Datetime>, then: Then<bool>) {
         let (engine, aside) = (Arc::clone(&self.engine), self.aside.clone());
         self.runtime.spawn(async move {
             let asked = engine.history(resource, moment).await;

@@ -1,9 +1,9 @@
 //! The fetching of one version, which all share who want it.
 
-use std::fmt;
 use std::fs::File;
 use std::sync::{Arc, OnceLock};
 
+use thiserror::Error;
 use tokio::sync::watch;
 
 use crate::sync::transfer::ranges::Ranges;
@@ -11,18 +11,13 @@ use crate::sync::transfer::sparse::Parts;
 use crate::sync::writer::open_files::Ready;
 
 /// Why a version cannot be had. For a reader it is EIO; the reason is in the log and in the status.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Error)]
+#[error("{0}")]
 pub struct Failure(Arc<str>);
 
 impl Failure {
     pub(in crate::sync) fn new(reason: impl Into<Arc<str>>) -> Self {
         Self(reason.into())
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 
