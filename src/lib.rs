@@ -35,7 +35,7 @@
 //!
 //! One read, from the kernel to the byte:
 //! 1. `fs::adapter` takes the request, and `fs::tree` answers it at once if the content is here.
-//! 2. Otherwise `mirror::bridge` hands it to `Engine::read`, so that the dispatch thread does not wait.
+//! 2. Otherwise `mirror::contents` hands it to `Engine::read`, so that the dispatch thread does not wait.
 //! 3. `sync::content::fetch` joins or starts the flight of this version, and chooses its locations.
 //! 4. `sync::content::download` and `sync::transfer::sparse` write what [`source`] receives to a file of [`store`], and verify it.
 //! 5. The object is noted by `sync::writer::write_queue`; `fs::adapter` replies from the file.
@@ -50,7 +50,7 @@
 //! One option, from the command line to its effect (`verify=`):
 //! 1. [`options`] defines its name, default and help, and parses it.
 //! 2. `cli::mount` passes it to the daemon with the other options.
-//! 3. `cli::daemon` builds [`sync::Config`] and `source::Options` from them.
+//! 3. [`mirror`] builds [`sync::Config`] and `source::Options` from them.
 //! 4. The engine keeps it in its context, where `sync::content::download` reads it.
 //!
 //! Everything but [`fs`] and [`cli`] is tested without a mount.

@@ -155,7 +155,7 @@ pub(super) async fn tell(engine: &Arc<Engine>, scope: AuditScope, to: &mut Owned
     let result = loop {
         tokio::select! {
             result = &mut work => break result,
-            _ = tick.tick() => control::say(to, &Response::Syncing(Progress::of(engine))).await,
+            _ = tick.tick() => control::say(to, &Response::Syncing(Progress::of(&engine.status().progress()))).await,
         }
     };
     match result {

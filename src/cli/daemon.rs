@@ -19,17 +19,12 @@ use super::server;
 use super::task::Task;
 use super::{Done, Stop, confine, control, exit, logging};
 use crate::bounds::{self, Bounds};
-use crate::catalog::{CacheLock, News, SetRow, SetState};
+use crate::catalog::{CacheLock, News};
 use crate::fs::{Backing, Collections, Filesystem, Io, Moments, Requests, View, invalidate};
-use crate::mirror::bridge::{Aside, Bridge};
-use crate::mirror::report::Reporter;
-use crate::notify::{self, Notifier};
-use crate::options::Options;
-use crate::path::{INDEX, Mapper};
+use crate::mirror::{self, FirstSync, Mirror, MirrorConfig};
 use crate::printable;
-use crate::source::{Client, Credentials, Options as ClientOptions};
+use crate::source::{Client, Discovery};
 use crate::store::private;
-use crate::sync::{Config, Engine, Trigger};
 use crate::users;
 
 /// Where a daemon stands before it is confined.
@@ -46,8 +41,6 @@ struct Place {
 
 /// How long a daemon that is about to end may hold the cache before a new one gives up.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
-/// How long a mount that has a tree waits for the Source, so that who mounts sees what is new.
-const GLANCE: Duration = Duration::from_millis(100);
 /// The least number of descriptors that is asked for.
 const DESCRIPTORS: u64 = 65_536;
 /// How long the end may take.
@@ -193,9 +186,9 @@ fn prepare(task: &Task, cache: &Path) -> Result<Prepared, String> {
         cache: cache.to_owned(),
     };
     // The files that it reads are not for whom we are about to become.
-    let client = open_client(task)?;
+    let client = mirror::open_client(&task.source, options)?;
     limit_itself(&options.bounds)?;
-    let listener = bind(options)?;
+    let listener = mirror::bind(options)?;
     if let Some(user) = &options.run_as {
         confine::give(cache, user)?;
     }
@@ -227,37 +220,28 @@ async fn serve(task: &Task, prepared: Prepared, exposed: bool, tell: &Tell) -> D
     let Prepared { place, client, listener, .. } = prepared;
     let place = &place;
     let failed = |error: String| Stop::new(exit::MOUNT_FAILED, error);
-    let options = &task.options;
     let (announce, changes) = mpsc::unbounded_channel();
     let cache = place.cache.as_path();
-    let engine = open_engine(task, cache, Arc::clone(&client), announce).map_err(failed)?;
+    let config = MirrorConfig {
+        source: task.source.clone(),
+        directory: task.directory.clone(),
+        cache: cache.to_owned(),
+        options: task.options.clone(),
+    };
+    let mirror = Mirror::open(config, client, listener, announce).map_err(failed)?;
+    let (engine, notifier) = (mirror.engine(), mirror.notifier());
     if exposed {
         // The secrets of its subscriptions may be known.
         engine.inbox().forget_subscriptions().await.map_err(|error| failed(error.to_string()))?;
         tracing::warn!(cache = %cache.display(), "other users could read the catalog; hubs are given new secrets");
     }
-    let notifier = open_notifier(options, &engine, client, listener).map_err(failed)?;
-    let sets = engine.sets().map_err(|error| failed(error.to_string()))?;
-    let complete = !sets.is_empty() && sets.iter().all(|set| set.state != SetState::Empty);
-    // Without a tree, a Source that is not there is a mount that fails, and says so before it mounts.
-    let found = if complete || options.bg || options.offline {
-        None
-    } else {
-        tell(&Report::Progress(Progress::of(&engine)));
-        Some(engine.discover().await.map_err(|error| failed(error.to_string()))?)
-    };
-    if options.offline && !complete {
-        return Err(failed(format!(
-            "there is nothing in the cache {} to serve offline; mount it without offline first",
-            cache.display()
-        )));
-    }
-    let resources: u64 = sets.iter().map(SetRow::shown).sum();
-    let Mounted { end, note } = mount(task, place, &engine, &notifier, resources, changes).map_err(failed)?;
+    let report = |progress: &crate::sync::Progress| tell(&Report::Progress(Progress::of(progress)));
+    let found = mirror.discover(report).await.map_err(failed)?;
+    let Mounted { end, note } = mount(place, &mirror, changes).map_err(failed)?;
     if let Some(note) = &note {
         tracing::warn!("{note}");
     }
-    if let Err(error) = server::serve(cache, Arc::clone(&engine)) {
+    if let Err(error) = server::serve(cache, Arc::clone(engine)) {
         tracing::warn!(%error, "no control socket; refresh and fetch --pin will not work");
     }
     tracing::info!(source = task.source, directory = %task.directory.display(), cache = %cache.display(), "mounted");
@@ -265,7 +249,7 @@ async fn serve(task: &Task, prepared: Prepared, exposed: bool, tell: &Tell) -> D
     // Before the first sync: what is delivered meanwhile must not be missed.
     notifier.start();
     let first = tokio::select! {
-        first = first_sync(task, tell, &engine, complete, found, note) => first.map(|()| None),
+        first = first_sync(&mirror, tell, found, note) => first.map(|()| None),
         asked = &mut ended => Ok(Some(asked)),
     };
     let mut behind = engine.spawn_background_tasks();
@@ -301,125 +285,25 @@ async fn serve(task: &Task, prepared: Prepared, exposed: bool, tell: &Tell) -> D
     Ok(())
 }
 
-fn open_client(task: &Task) -> Result<Arc<Client>, String> {
-    let options = &task.options;
-    let credentials = match &options.credentials {
-        Some(path) => Credentials::read(path).map_err(|error| error.to_string())?,
-        None => Credentials::default(),
-    };
-    Client::new(ClientOptions {
-        timeout: options.timeout,
-        connections: options.connections,
-        rate: options.rate,
-        ca: options.ca.clone(),
-        credentials,
-        reach: options.reach(&task.source),
-        bounds: options.bounds,
-    })
-}
-
-/// Binds the address that hubs deliver to, for which a port below 1024 wants a right that the daemon gives up.
-fn bind(options: &Options) -> Result<Option<TcpListener>, String> {
-    let Some(address) = options.listen.filter(|_| options.notify && !options.offline) else { return Ok(None) };
-    TcpListener::bind(address).map(Some).map_err(|error| {
-        let hint = match error.kind() {
-            std::io::ErrorKind::AddrInUse => "something else is there: `ss -ltnp` shows what",
-            std::io::ErrorKind::AddrNotAvailable => "this machine has no such address: `ip address` shows those it has",
-            std::io::ErrorKind::PermissionDenied => "ports below 1024 are for root",
-            _ => "try another address or port",
-        };
-        format!("-o listen={address}: {error}; {hint}")
-    })
-}
-
-fn open_notifier(
-    options: &Options,
-    engine: &Arc<Engine>,
-    client: Arc<Client>,
-    listener: Option<TcpListener>,
-) -> Result<Arc<Notifier>, String> {
-    let wanted = notify::Options {
-        off: !options.notify || options.offline,
-        listener,
-        callback: options.callback.clone(),
-        bounds: options.bounds,
-    };
-    let notifier = Notifier::new(Arc::clone(engine), client, wanted);
-    notifier.map(Arc::new).map_err(|error| format!("cannot listen to hubs: {error}"))
-}
-
-fn open_engine(
-    task: &Task,
-    cache: &std::path::Path,
-    client: Arc<Client>,
-    announce: mpsc::UnboundedSender<News>,
-) -> Result<Arc<Engine>, String> {
-    let options = &task.options;
-    let base = options.base.as_deref().unwrap_or(&task.source);
-    let mapper = Mapper::new(base, options.base.is_some())
-        .and_then(|mapper| mapper.with_index(options.index.as_deref().unwrap_or(INDEX)))
-        .map_err(|error| error.to_string())?;
-    let config = Config {
-        source: task.source.clone(),
-        set: options.set.clone(),
-        base: options.base.clone(),
-        index: options.index.clone(),
-        content_all: options.content_all,
-        seed: options.seed,
-        verify: options.verify,
-        offline: options.offline,
-        cache_size: options.cache_size,
-        poll: options.poll,
-        relist: options.relist,
-        revalidate: options.revalidate.unwrap_or(Some(options.poll.unwrap_or(Duration::MAX))),
-        keep: options.keep,
-        filter: options.filter.clone(),
-        prefer: options.prefer.as_deref().map(Into::into),
-        bounds: options.bounds,
-    };
-    Engine::open(cache, config, client, mapper, announce).map_err(|error| error.to_string())
-}
-
-fn mount(
-    task: &Task,
-    place: &Place,
-    engine: &Arc<Engine>,
-    notifier: &Arc<Notifier>,
-    resources: u64,
-    changes: mpsc::UnboundedReceiver<News>,
-) -> Result<Mounted, String> {
-    let options = &task.options;
+fn mount(place: &Place, mirror: &Mirror, changes: mpsc::UnboundedReceiver<News>) -> Result<Mounted, String> {
+    let (engine, MirrorConfig { options, directory, .. }) = (mirror.engine(), mirror.config());
     let view = View {
         uid: place.uid,
         gid: place.gid,
         umask: options.umask,
         visible: options.visible,
         generation: engine.generation().map_err(|error| error.to_string())?,
-        always_plus: resources.saturating_mul(KNOWN_EACH) < memory() / KNOWN_PART,
+        always_plus: mirror.resources()?.saturating_mul(KNOWN_EACH) < memory() / KNOWN_PART,
     };
     let backing = place.root.then(|| Arc::clone(&place.guard) as Arc<dyn Backing>);
     let io = Arc::new(Io::new(options.io, backing, bounds::count(options.bounds.files)));
     let requests = Arc::<Requests>::default();
-    let reporter = Arc::new(Reporter {
-        engine: Arc::clone(engine),
-        io: Arc::clone(&io),
-        requests: Arc::clone(&requests),
-        notifier: Arc::clone(notifier),
-        source: task.source.clone(),
-        directory: task.directory.clone(),
-        offline: options.offline,
-        content_all: options.content_all,
-        runtime: tokio::runtime::Handle::current(),
-        totals: Arc::default(),
-    });
-    let aside = Aside::start().map_err(|error| format!("cannot start a thread: {error}"))?;
-    let runtime = tokio::runtime::Handle::current();
-    let bridge = Bridge { engine: Arc::clone(engine), reporter, runtime, aside };
+    let contents = mirror.contents(&io, &requests)?;
     // Each thread has a queue of its own, if whom we became may open the device. An answer of ours to OPEN has to go to the
     // queue that the request came from: where there are such, there is one queue.
     let one_queue = io.may_pass_through(engine.readers());
     let own_io = Arc::clone(&io);
-    let filesystem = Filesystem::new(Arc::clone(engine.readers()), Arc::new(bridge), view, io, requests);
+    let filesystem = Filesystem::new(Arc::clone(engine.readers()), contents, view, io, requests);
     let kept = (filesystem.moments(), filesystem.collections());
     let mut config = SessionConfig::default();
     config.acl = if place.root || options.allow_other { SessionACL::All } else { SessionACL::Owner };
@@ -433,7 +317,7 @@ fn mount(
     let end = session.and_then(|session| answer(session, kept, changes)).map_err(|error| {
         // Nobody would answer there. If it cannot be taken away, that is the lesser of two errors.
         let _ = place.guard.unmount();
-        format!("{}: {error}", task.directory.display())
+        format!("{}: {error}", directory.display())
     })?;
     Ok(Mounted { end, note })
 }
@@ -470,62 +354,20 @@ fn memory() -> u64 {
     pages.map_or(1 << 30, |kilobytes| kilobytes * 1024)
 }
 
-/// Syncs for the first time, and says that the mount is ready: when the tree is complete, after
-/// `wait=`, or at once with `bg`. The sync goes on behind.
-async fn first_sync(
-    task: &Task,
-    tell: &Tell,
-    engine: &Arc<Engine>,
-    has_tree: bool,
-    found: Option<crate::source::Discovery>,
-    note: Option<String>,
-) -> Done {
-    let options = &task.options;
-    let mut notes: Vec<String> = note.into_iter().collect();
-    if options.offline {
-        ready(tell, engine, has_tree, notes);
-        return Ok(());
-    }
-    let mut sync = tokio::spawn({
-        let engine = Arc::clone(engine);
-        async move { engine.sync(Trigger::Mount(found.map(Box::new))).await }
-    });
-    let patience = match (options.bg, has_tree) {
-        (true, _) => Duration::ZERO,
-        (false, true) => GLANCE.min(options.wait),
-        (false, false) => options.wait,
+/// Syncs for the first time, and reports that the mount is ready.
+async fn first_sync(mirror: &Mirror, tell: &Tell, found: Option<Discovery>, note: Option<String>) -> Done {
+    let report = |progress: &crate::sync::Progress| tell(&Report::Progress(Progress::of(progress)));
+    let first = mirror.first_sync(found, report).await;
+    let FirstSync { had_tree, is_complete, result } = first.map_err(|error| Stop::new(exit::MOUNT_FAILED, error))?;
+    let of_sync = match result {
+        None if !had_tree => Some("the lists are still being read; `resourcesync status` shows how far".to_owned()),
+        Some(Ok(summary)) if summary.partial || summary.held > 0 => Some(control::summary_text(&summary)),
+        Some(Err(error)) => Some(format!("{error}; what is in the cache is served")),
+        None | Some(Ok(_)) => None,
     };
-    let deadline = tokio::time::Instant::now() + patience;
-    let mut tick = tokio::time::interval(Duration::from_millis(100));
-    let result = loop {
-        tokio::select! {
-            result = &mut sync => break Some(result),
-            () = tokio::time::sleep_until(deadline) => break None,
-            _ = tick.tick() => tell(&Report::Progress(Progress::of(engine))),
-        }
-    };
-    match result {
-        None if !has_tree => {
-            notes.push("the lists are still being read; `resourcesync status` shows how far".to_owned())
-        }
-        None => {}
-        Some(Ok(Ok(summary))) if summary.partial || summary.held > 0 => notes.push(control::summary_text(&summary)),
-        Some(Ok(Ok(_))) => {}
-        Some(Ok(Err(error))) if has_tree || options.bg => {
-            notes.push(format!("{error}; what is in the cache is served"))
-        }
-        Some(Ok(Err(error))) => return Err(Stop::new(exit::MOUNT_FAILED, error.to_string())),
-        Some(Err(error)) => return Err(Stop::new(exit::MOUNT_FAILED, error.to_string())),
-    }
-    let complete =
-        engine.sets().is_ok_and(|sets| !sets.is_empty() && sets.iter().all(|set| set.state == SetState::Complete));
-    ready(tell, engine, complete, notes);
+    let resources = mirror.resources().unwrap_or(0);
+    tell(&Report::Ready { complete: is_complete, resources, notes: note.into_iter().chain(of_sync).collect() });
     Ok(())
-}
-
-fn ready(tell: &Tell, engine: &Engine, complete: bool, notes: Vec<String>) {
-    let resources = engine.sets().map(|sets| sets.iter().map(SetRow::shown).sum()).unwrap_or(0);
-    tell(&Report::Ready { complete, resources, notes });
 }
 
 /// Waits until the mount is gone; returns true if a signal asks us to take it away.

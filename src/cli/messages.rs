@@ -4,7 +4,6 @@
 use serde::{Deserialize, Serialize};
 
 use crate::printable::redacted;
-use crate::sync::Engine;
 
 /// How far a sync is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -23,9 +22,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Of an engine, as it is now.
-    pub(super) fn of(engine: &Engine) -> Self {
-        let progress = engine.status().progress();
+    pub(super) fn of(progress: &crate::sync::Progress) -> Self {
         Self {
             phase: progress.phase.to_owned(),
             documents: progress.documents,

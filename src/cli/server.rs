@@ -81,7 +81,7 @@ async fn refresh(engine: &Arc<Engine>, accept_deletions: bool, to: &mut OwnedWri
     let result = loop {
         tokio::select! {
             result = &mut work => break result,
-            _ = tick.tick() => say(to, &Response::Syncing(Progress::of(engine))).await,
+            _ = tick.tick() => say(to, &Response::Syncing(Progress::of(&engine.status().progress()))).await,
         }
     };
     match result {

@@ -1,4 +1,4 @@
-//! From the file system's questions to the engine's answers.
+//! The engine as the file system sees it, and the threads that answer what a dispatch thread must not.
 
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,11 +14,11 @@ use crate::store::Body;
 use crate::sync::{self, Engine};
 
 /// The engine, as the file system sees it.
-pub(crate) struct Bridge {
-    pub(crate) engine: Arc<Engine>,
-    pub(crate) reporter: Arc<Reporter>,
-    pub(crate) runtime: Handle,
-    pub(crate) aside: Aside,
+pub(super) struct EngineContents {
+    pub(super) engine: Arc<Engine>,
+    pub(super) reporter: Arc<Reporter>,
+    pub(super) runtime: Handle,
+    pub(super) workers: Workers,
 }
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -26,7 +26,7 @@ type Job = Box<dyn FnOnce() + Send>;
 /// Threads for what any local user may ask for and what takes a dispatch thread too long: as few as leave the machine to others,
 /// and apart from those that content and syncs need.
 #[derive(Clone)]
-pub(crate) struct Aside {
+pub(super) struct Workers {
     jobs: SyncSender<Job>,
     /// When it was last logged that there were too many requests.
     logged: Arc<Mutex<Option<Instant>>>,
@@ -39,12 +39,12 @@ const MOST_WAITING: usize = 4096;
 /// That it was so is logged no more often: any user can cause it.
 const LOGGED_EVERY: Duration = Duration::from_secs(1);
 
-impl Aside {
+impl Workers {
     /// Starts the threads. They end with it.
     ///
     /// # Errors
     /// If one cannot be started.
-    pub(crate) fn start() -> std::io::Result<Self> {
+    pub(super) fn start() -> std::io::Result<Self> {
         let (sender, jobs) = sync_channel::<Job>(MOST_WAITING);
         let jobs = Arc::new(Mutex::new(jobs));
         for _ in 0..THREADS {
@@ -76,7 +76,7 @@ impl Aside {
     }
 }
 
-impl Contents for Bridge {
+impl Contents for EngineContents {
     fn ready(&self, version: i64) -> Option<Body> {
         self.engine.reading(version, &self.runtime).map(|ready| ready.body)
     }
@@ -124,16 +124,16 @@ impl Contents for Bridge {
     }
 
     fn history(&self, resource: i64, moment: Option<Datetime>, then: Then<bool>) {
-        let (engine, aside) = (Arc::clone(&self.engine), self.aside.clone());
+        let (engine, workers) = (Arc::clone(&self.engine), self.workers.clone());
         self.runtime.spawn(async move {
             let asked = engine.history(resource, moment).await;
             // The answer asks the catalog.
-            aside.run(Box::new(move || then(asked)));
+            workers.run(Box::new(move || then(asked)));
         });
     }
 
     fn aside(&self, what: Box<dyn FnOnce() + Send>) {
-        self.aside.run(what);
+        self.workers.run(what);
     }
 
     fn asked(&self, resource: i64) -> Asked {
