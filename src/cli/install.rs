@@ -152,8 +152,8 @@ fn manual(mut command: clap::Command) -> Vec<u8> {
     more.push_str(".SH OPTIONS OF A MOUNT\nGiven with \\-o, separated by commas.\n");
     for definition in options::DEFINITIONS {
         more.push_str(&format!(".TP\n\\fB{}\\fR\n{}", roff(definition.usage), roff(definition.help)));
-        if !definition.default.is_empty() {
-            more.push_str(&format!(". Default: {}", roff(definition.default)));
+        if !definition.default.text().is_empty() {
+            more.push_str(&format!(". Default: {}", roff(definition.default.text())));
         }
         more.push_str(".\n");
     }
