@@ -11,10 +11,11 @@
 //! **Never knows** FUSE sessions, signals, or how a command reaches a daemon.
 //!
 //! Layout, each line uses only those above it:
-//! - `report`
+//! - `log`, `report`
 //! - `contents`
 
 mod contents;
+pub mod log;
 pub(crate) mod report;
 
 use std::net::TcpListener;
@@ -107,6 +108,16 @@ pub fn bind(options: &Options) -> Result<Option<TcpListener>, String> {
         };
         format!("-o listen={address}: {error}; {hint}")
     })
+}
+
+/// What a sync came to, for people.
+#[must_use]
+pub fn describe(engine: &Engine, summary: &Summary) -> String {
+    let sets = engine.sets().unwrap_or_default();
+    match sets.iter().find(|set| set.state == SetState::Gap) {
+        Some(set) => format!("{summary}; the state is {}, see `resourcesync status`", set.state.name()),
+        None => summary.to_string(),
+    }
 }
 
 fn open_engine(

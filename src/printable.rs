@@ -22,6 +22,12 @@ const SHORTEST_SECRET: usize = 4;
 /// The secrets of this process: tokens, passwords, signing keys, callback paths. The lock is held for a comparison of strings.
 static SECRETS: RwLock<Vec<String>> = RwLock::new(Vec::new());
 
+/// A number with its thousands apart: `1,234`.
+#[must_use]
+pub fn count(number: u64) -> String {
+    indicatif::HumanCount(number).to_string()
+}
+
 /// From now on, `secret` is replaced wherever text is shown, also in its percent-encoded form.
 pub fn register_secret(secret: &str) {
     let mut secrets = SECRETS.write().unwrap_or_else(PoisonError::into_inner);

@@ -10,7 +10,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::unix::OwnedWriteHalf;
 
 use super::messages::{Request, Response};
-use super::{Stop, mounts, show};
+use super::{Stop, mounts};
 use crate::mirror::report;
 use crate::printable;
 
@@ -31,26 +31,6 @@ pub(super) async fn say(to: &mut OwnedWriteHalf, response: &Response) {
     let line = serde_json::to_string(safe.as_ref().unwrap_or(response)).unwrap_or_default();
     // Whoever asked may be gone; the work is done all the same.
     let _ = to.write_all(format!("{}\n", printable::json(&line)).as_bytes()).await;
-}
-
-/// What a sync came to, for people.
-pub(super) fn summary_text(summary: &crate::sync::Summary) -> String {
-    let mut parts = Vec::new();
-    for (number, word) in [(summary.added, "added"), (summary.updated, "updated"), (summary.deleted, "deleted")] {
-        if number > 0 {
-            parts.push(format!("{} {word}", show::count(number)));
-        }
-    }
-    if parts.is_empty() && !summary.partial {
-        parts.push("nothing changed".to_owned());
-    }
-    if summary.held > 0 {
-        parts.push(format!("{} deletions held back until another list agrees", show::count(summary.held)));
-    }
-    if summary.partial {
-        parts.push("some documents could not be read whole; see `resourcesync status`".to_owned());
-    }
-    parts.join(", ")
 }
 
 /// How often progress is told.

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::net::TcpListener;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use super::guard::Guard;
 use super::messages::{Progress, Report};
 use super::server;
 use super::task::Task;
-use super::{Done, Stop, confine, control, exit, logging};
+use super::{Done, Stop, confine, exit, logging};
 use crate::bounds::{self, Bounds};
 use crate::catalog::{CacheLock, News};
 use crate::fs::{Backing, Collections, Filesystem, Io, Moments, Requests, View, invalidate};
@@ -25,6 +25,7 @@ use crate::mirror::{self, FirstSync, Mirror, MirrorConfig};
 use crate::printable;
 use crate::source::{Client, Discovery};
 use crate::store::private;
+use crate::sync::Engine;
 use crate::users;
 
 /// Where a daemon stands before it is confined.
@@ -92,6 +93,31 @@ pub(super) fn run_here(task: &Task, ready: impl Fn(&Report) + Send + Sync + 'sta
     live(task, &(Box::new(ready) as Tell), false)
 }
 
+/// Opens the cache directory, and takes its lock.
+fn take_cache(task: &Task, wanted: &Path) -> Result<(CacheLock, OwnedFd, PathBuf), String> {
+    let own = [task.options.run_as.as_ref().map_or_else(|| geteuid().as_raw(), |user| user.uid)];
+    // For as long as this is root's process, only root may change what the path leads to.
+    let above = if task.options.run_as.is_some() { &[][..] } else { &own[..] };
+    let holder = format!("process {}, mounted at {}", std::process::id(), task.directory.display());
+    let began = Instant::now();
+    loop {
+        let owners = private::Owners { users: &own, above, is_private_group: &users::is_private_group };
+        let (directory, cache) =
+            private::open(wanted, owners).map_err(|error| format!("-o cache={}: {error}", wanted.display()))?;
+        match CacheLock::take(&cache, &holder, LOCK_PATIENCE) {
+            Ok(lock) if lock.is_of(&cache) => return Ok((lock, directory, cache)),
+            Err(error) if cache.exists() => return Err(error.to_string()),
+            _ => {}
+        }
+        if began.elapsed() > LOCK_PATIENCE {
+            return Err(format!(
+                "cache {}: another process removes it again and again; choose another directory with cache=",
+                wanted.display()
+            ));
+        }
+    }
+}
+
 fn live(task: &Task, tell: &Tell, detached: bool) -> Done {
     let failed = |error: String| Stop::new(exit::MOUNT_FAILED, error);
     let options = &task.options;
@@ -99,27 +125,7 @@ fn live(task: &Task, tell: &Tell, detached: bool) -> Done {
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
     let wanted = options.cache_for(&task.source).map_err(failed)?;
     let new = !wanted.exists();
-    let holder = format!("process {}, mounted at {}", std::process::id(), task.directory.display());
-    let began = Instant::now();
-    let (lock, directory, cache) = loop {
-        let own = [options.run_as.as_ref().map_or_else(|| geteuid().as_raw(), |user| user.uid)];
-        // For as long as this is root's process, only root may change what the path leads to.
-        let above = if options.run_as.is_some() { &[][..] } else { &own[..] };
-        let owners = private::Owners { users: &own, above, is_private_group: &users::is_private_group };
-        let (directory, cache) = private::open(&wanted, owners)
-            .map_err(|error| failed(format!("-o cache={}: {error}", wanted.display())))?;
-        match CacheLock::take(&cache, &holder, LOCK_PATIENCE) {
-            Ok(lock) if lock.is_of(&cache) => break (lock, directory, cache),
-            Err(error) if cache.exists() => return Err(failed(error.to_string())),
-            _ => {}
-        }
-        if began.elapsed() > LOCK_PATIENCE {
-            return Err(failed(format!(
-                "cache {}: another process removes it again and again; choose another directory with cache=",
-                wanted.display()
-            )));
-        }
-    };
+    let (lock, directory, cache) = take_cache(task, &wanted).map_err(failed)?;
     let exposed = private::tighten(&directory, &confine::OWN)
         .map_err(|error| failed(format!("-o cache={}: {error}", cache.display())))?;
     // Who held it until now may have put something there.
@@ -263,26 +269,39 @@ async fn serve(task: &Task, prepared: Prepared, exposed: bool, tell: &Tell) -> D
     };
     behind.abort_all();
     if asked {
-        let guard = Arc::clone(&place.guard);
-        let result = tokio::task::spawn_blocking(move || guard.unmount());
-        match tokio::time::timeout(Duration::from_secs(5), result).await {
-            Ok(Ok(Ok(()))) => {}
-            Ok(Ok(Err(error))) => tracing::warn!(error, "the mount could not be taken away; umount -l does"),
-            _ => tracing::warn!("the mount could not be taken away in time; umount -l does"),
-        }
+        unmount(place).await;
     }
     notifier.close().await;
-    if let Some(stop) = failure {
-        // The cache may be another's after that, or be removed. A step that takes longer is undone when it is opened again.
-        let _ = tokio::time::timeout(LAST_STEP, engine.finish_step()).await;
-        return Err(stop);
+    match failure {
+        Some(stop) => {
+            // The cache may be another's after that, or be removed. A step that takes longer is undone when it is opened again.
+            let _ = tokio::time::timeout(LAST_STEP, engine.finish_step()).await;
+            Err(stop)
+        }
+        None => {
+            close(engine).await;
+            Ok(())
+        }
     }
+}
+
+async fn unmount(place: &Place) {
+    let guard = Arc::clone(&place.guard);
+    let result = tokio::task::spawn_blocking(move || guard.unmount());
+    match tokio::time::timeout(Duration::from_secs(5), result).await {
+        Ok(Ok(Ok(()))) => {}
+        Ok(Ok(Err(error))) => tracing::warn!(error, "the mount could not be taken away; umount -l does"),
+        _ => tracing::warn!("the mount could not be taken away in time; umount -l does"),
+    }
+}
+
+/// Brings everything to the disk.
+async fn close(engine: &Engine) {
     match tokio::time::timeout(LAST_WORDS, engine.close()).await {
         Ok(Ok(())) => tracing::info!("unmounted"),
         Ok(Err(error)) => tracing::error!(%error, "the cache may be fetched again in part"),
         Err(_) => tracing::error!("the disk is slow; the cache may be fetched again in part"),
     }
-    Ok(())
 }
 
 fn mount(place: &Place, mirror: &Mirror, changes: mpsc::UnboundedReceiver<News>) -> Result<Mounted, String> {
@@ -361,7 +380,7 @@ async fn first_sync(mirror: &Mirror, tell: &Tell, found: Option<Discovery>, note
     let FirstSync { had_tree, is_complete, result } = first.map_err(|error| Stop::new(exit::MOUNT_FAILED, error))?;
     let of_sync = match result {
         None if !had_tree => Some("the lists are still being read; `resourcesync status` shows how far".to_owned()),
-        Some(Ok(summary)) if summary.partial || summary.held > 0 => Some(control::summary_text(&summary)),
+        Some(Ok(summary)) if summary.partial || summary.held > 0 => Some(summary.to_string()),
         Some(Err(error)) => Some(format!("{error}; what is in the cache is served")),
         None | Some(Ok(_)) => None,
     };

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use tokio::net::unix::OwnedWriteHalf;
 
-use super::messages::{ChangeEntry, PlaceEntry, Request, Response, SyncEntry, VersionEntry};
+use super::messages::{Request, Response};
 use super::{Done, Stop, control, exit, show};
 use crate::bounds;
-use crate::catalog::{How, VersionLog, Whence};
 use crate::document::Datetime;
+use crate::mirror::log::{ChangeEntry, LogEntry, SyncEntry, VersionEntry, entries};
 use crate::printable::line;
 use crate::sync::Engine;
 
@@ -136,128 +136,24 @@ fn moment(text: &str) -> Result<Datetime, Stop> {
     })
 }
 
-/// The most changes that are told of one sync.
-const MOST_CHANGES: usize = 200_000;
-
 /// Answers for the daemon.
 pub(super) async fn tell(engine: &Arc<Engine>, path: &str, since: Option<&str>, to: &mut OwnedWriteHalf) -> Response {
-    match entries(engine, path, since, to).await {
+    let since = since.and_then(|text| Datetime::parse(text).ok()).map(|(moment, _)| moment);
+    let (sender, mut found) = tokio::sync::mpsc::channel(1);
+    let work = entries(engine, path, since, sender);
+    let pass_on = async {
+        while let Some(entry) = found.recv().await {
+            let response = match entry {
+                LogEntry::Sync(sync) => Response::Sync(sync),
+                LogEntry::Version(version) => Response::Version(version),
+                LogEntry::Note(text) => Response::Note { text },
+            };
+            control::say(to, &response).await;
+        }
+    };
+    match tokio::join!(work, pass_on).0 {
         Ok(()) => Response::Done { text: String::new() },
         Err(error) => Response::Failed { error },
-    }
-}
-
-async fn entries(engine: &Arc<Engine>, path: &str, since: Option<&str>, to: &mut OwnedWriteHalf) -> Result<(), String> {
-    let failed = |error: crate::catalog::CatalogError| error.to_string();
-    let since = since.and_then(|text| Datetime::parse(text).ok()).map(|(moment, _)| moment);
-    let readers = Arc::clone(engine.readers());
-    let (asked, path) = (path, in_tree(path));
-    let mut found = readers.ask(|reader| reader.find_ever(path)).map_err(failed)?;
-    if found.is_none()
-        && path != asked
-        && let Some((above, _)) = path.rsplit_once('/')
-    {
-        // The file of a version, or another spelling of its time.
-        found = readers.ask(|reader| reader.find_ever(above)).map_err(failed)?;
-    }
-    let Some(name) = found else {
-        return Err(format!("{path}: nothing of that name is, or was, in the mirror"));
-    };
-    let is_resource = !path.is_empty() && !readers.ask(|reader| reader.is_directory(name)).map_err(failed)?;
-    if is_resource {
-        let resource = readers.ask(|reader| reader.ever(name)).map_err(failed)?.resource;
-        engine.history(resource, None).await;
-        if let Some(trouble) = engine.asked(resource).trouble {
-            let text = format!("the Source could not be asked for other versions: {trouble}");
-            control::say(to, &Response::Note { text }).await;
-        }
-        let reading = Arc::clone(&readers);
-        let versions = tokio::task::spawn_blocking(move || reading.ask(|reader| reader.versions_of(resource)));
-        let versions = versions.await.map_err(|error| error.to_string())?.map_err(failed)?;
-        if !versions.is_empty() {
-            for version in versions.into_iter().filter(|version| {
-                // By the Source's clock: when it came, or went.
-                since.is_none_or(|since| version.begin >= since || version.until.is_some_and(|until| until >= since))
-            }) {
-                control::say(to, &Response::Version(version_entry(version))).await;
-            }
-            return Ok(());
-        }
-    }
-    for sync in readers.ask(|reader| reader.syncs(since)).map_err(failed)? {
-        let reading = Arc::clone(&readers);
-        let changes = tokio::task::spawn_blocking(move || {
-            let mut changes = Vec::new();
-            reading.ask(|reader| {
-                reader.changes_of(sync.id, name, |change| {
-                    if changes.len() < MOST_CHANGES {
-                        changes.push(ChangeEntry {
-                            change: change.kind.name().to_owned(),
-                            path: change.path,
-                            datetime: change.moment.to_string(),
-                        });
-                    }
-                })
-            })?;
-            Ok(changes)
-        });
-        let changes = changes.await.map_err(|error| error.to_string())?.map_err(failed)?;
-        if changes.is_empty() && !path.is_empty() {
-            continue;
-        }
-        // Of a directory, what is told is what happened there.
-        let count = |kind: &str| changes.iter().filter(|change| change.change == kind).count() as u64;
-        let (added, updated, deleted) = match path.is_empty() {
-            true => (sync.added, sync.updated, sync.deleted),
-            false => (count("created"), count("updated"), count("deleted")),
-        };
-        let entry = SyncEntry { time: sync.time.to_string(), from: sync.how, added, updated, deleted, changes };
-        control::say(to, &Response::Sync(entry)).await;
-    }
-    Ok(())
-}
-
-/// The path in the current tree of what lies in `.versions`, or in the tree as of a moment.
-fn in_tree(path: &str) -> &str {
-    let Some(rest) = path.strip_prefix(".versions").filter(|rest| rest.is_empty() || rest.starts_with('/')) else {
-        return path;
-    };
-    let rest = rest.trim_start_matches('/');
-    let (first, below) = rest.split_once('/').unwrap_or((rest, ""));
-    match first.strip_prefix('@').map(Datetime::parse_spelled) {
-        Some(Ok(_)) => below,
-        _ => rest,
-    }
-}
-
-fn version_entry(version: VersionLog) -> VersionEntry {
-    let cached = version.is_here();
-    let place = |whence: &Whence| {
-        let (kind, url) = match whence {
-            Whence::Cache => ("cache", None),
-            Whence::Source(url) => ("source", Some(url)),
-            Whence::Package(url) => ("package", Some(url)),
-            Whence::Memento(url) => ("memento", Some(url)),
-            Whence::Patch => ("patch", None),
-        };
-        PlaceEntry { kind: kind.to_owned(), url: url.cloned() }
-    };
-    let linked = |relation: &str| {
-        version.sources.iter().filter(|(own, _)| *own == relation).map(|(_, uri)| uri.clone()).collect()
-    };
-    VersionEntry {
-        describedby: linked("describedby"),
-        via: linked("via"),
-        change: version.how.filter(|how| !how.is_archived()).map(|how| how.kind().name().to_owned()),
-        archived: version.how.is_some_and(How::is_archived),
-        begin: version.begin.to_string(),
-        until: version.until.map(|until| until.to_string()),
-        deleted: version.gone,
-        size: version.size,
-        hash: version.hashes.strongest().map(ToString::to_string),
-        cached,
-        name: (!version.places.is_empty()).then_some(version.name),
-        places: version.places.iter().map(place).collect(),
     }
 }
 

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::mirror::log::{SyncEntry, VersionEntry};
 use crate::printable::redacted;
 
 /// How far a sync is.
@@ -70,67 +71,6 @@ impl Report {
             Self::Failed { code, error } => Self::Failed { code: *code, error: redacted(error).into_owned() },
         }
     }
-}
-
-/// A sync, as `log` shows it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct SyncEntry {
-    /// By the clock of this machine.
-    pub(super) time: String,
-    /// What it came from.
-    pub(super) from: String,
-    pub(super) added: u64,
-    pub(super) updated: u64,
-    pub(super) deleted: u64,
-    /// The newest first. A set's first sync does not have its own: they would be all resources.
-    pub(super) changes: Vec<ChangeEntry>,
-}
-
-/// A change, as `log` shows it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct ChangeEntry {
-    /// `created`, `updated` or `deleted`.
-    pub(super) change: String,
-    pub(super) path: String,
-    /// By the Source's clock.
-    pub(super) datetime: String,
-}
-
-/// A version, as `log` shows it.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct VersionEntry {
-    /// `created` or `updated`, if that is known.
-    pub(super) change: Option<String>,
-    /// Whether only an archive tells of it.
-    pub(super) archived: bool,
-    pub(super) begin: String,
-    /// None while it is in force.
-    pub(super) until: Option<String>,
-    /// Whether it ended because its resource was deleted.
-    pub(super) deleted: bool,
-    pub(super) size: Option<u64>,
-    pub(super) hash: Option<String>,
-    /// Whether its content is in the cache.
-    pub(super) cached: bool,
-    /// The name of its file below `.versions/PATH/`; none if it can be had nowhere.
-    pub(super) name: Option<String>,
-    /// Where it can be had, the nearest first.
-    #[serde(rename = "where")]
-    pub(super) places: Vec<PlaceEntry>,
-    /// What describes it, and what it comes from, by URI.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) describedby: Vec<String>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) via: Vec<String>,
-}
-
-/// Where a version can be had.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct PlaceEntry {
-    /// `cache`, `source`, `package`, `memento` or `patch`.
-    pub(super) kind: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) url: Option<String>,
 }
 
 /// What an audit found.

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _};
 use tokio::net::{UnixListener, unix::OwnedWriteHalf};
 
-use super::control::{SOCKET, TICK, say, short, summary_text};
+use super::control::{SOCKET, TICK, say, short};
 use super::messages::{Progress, Request, Response};
 use super::{audit, log};
-use crate::catalog::{Ever, SetState, Wish};
+use crate::catalog::{Ever, Wish};
+use crate::mirror;
 use crate::options;
 use crate::sync::{AuditScope, Engine, Trigger, Wanted};
 
@@ -85,14 +86,7 @@ async fn refresh(engine: &Arc<Engine>, accept_deletions: bool, to: &mut OwnedWri
         }
     };
     match result {
-        Ok(Ok(summary)) => {
-            let mut text = summary_text(&summary);
-            let sets = engine.sets().unwrap_or_default();
-            if let Some(set) = sets.iter().find(|set| set.state == SetState::Gap) {
-                text.push_str(&format!("; the state is {}, see `resourcesync status`", set.state.name()));
-            }
-            Response::Done { text }
-        }
+        Ok(Ok(summary)) => Response::Done { text: mirror::describe(engine, &summary) },
         Ok(Err(error)) => Response::Failed { error: error.to_string() },
         Err(error) => Response::Failed { error: error.to_string() },
     }
@@ -162,10 +156,7 @@ async fn remount(engine: &Arc<Engine>, parsed: &options::Options) -> Response {
         .given
         .iter()
         .map(String::as_str)
-        .filter(|name| {
-            name.starts_with("limit_")
-                || options::DEFINITIONS.iter().any(|one| one.usage.split('=').next() == Some(name))
-        })
+        .filter(|name| options::Definition::find(name).is_some())
         .filter(|name| !changeable.contains(name) && !matches!(*name, "remount" | "ro"))
         .collect();
     let mut changed: Vec<&str> =

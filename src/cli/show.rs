@@ -7,6 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::messages::Progress;
 use crate::document::Datetime;
 use crate::printable;
+pub(super) use crate::printable::count;
 
 /// Styles: their code in SGR sequences (ECMA-48, 8.3.117), and the noncharacter that marks them in text on its way to the
 /// [printer](render). Text from outside that contains such a mark changes its own colour and nothing else.
@@ -195,11 +196,6 @@ pub(super) fn duration(seconds: u64) -> String {
 /// A size for people.
 pub(super) fn size(bytes: u64) -> String {
     indicatif::BinaryBytes(bytes).to_string()
-}
-
-/// A number with its thousands apart.
-pub(super) fn count(number: u64) -> String {
-    indicatif::HumanCount(number).to_string()
 }
 
 /// `1 file`, `2 files`.

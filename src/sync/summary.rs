@@ -1,7 +1,10 @@
 //! Why a sync is wanted, and what it came to.
 
+use std::fmt;
+
 use super::notification_body::Announced;
 use crate::catalog::Tally;
+use crate::printable::count;
 use crate::source::Discovery;
 
 /// Why a sync is wanted.
@@ -43,6 +46,25 @@ pub struct Summary {
     pub moved: u64,
     /// Whether a document could not be read whole.
     pub partial: bool,
+}
+
+/// For people.
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counted = [(self.added, "added"), (self.updated, "updated"), (self.deleted, "deleted")];
+        let changed = counted.into_iter().filter(|(number, _)| *number > 0);
+        let mut parts: Vec<String> = changed.map(|(number, word)| format!("{} {word}", count(number))).collect();
+        if parts.is_empty() && !self.partial {
+            parts.push("nothing changed".to_owned());
+        }
+        if self.held > 0 {
+            parts.push(format!("{} deletions held back until another list agrees", count(self.held)));
+        }
+        if self.partial {
+            parts.push("some documents could not be read whole; see `resourcesync status`".to_owned());
+        }
+        f.write_str(&parts.join(", "))
+    }
 }
 
 impl Summary {
