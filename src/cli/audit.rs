@@ -61,45 +61,10 @@ pub(super) fn run(arguments: &Arguments) -> Done {
     }
 }
 
+/// A report for people.
 fn text(directory: &Path, report: &AuditReport, repaired: bool) -> String {
+    let mut text = format!("{}: {}\n", show::bold(&directory.display().to_string()), summary(report));
     let counts = &report.counts;
-    let found =
-        [(counts.missing, "missing"), (counts.extra, "extra"), (counts.stale, "stale"), (counts.corrupt, "corrupt")];
-    let mut text = format!("{}: ", show::bold(&directory.display().to_string()));
-    if report.in_sync && report.not_compared.is_some() {
-        text.push_str(&show::paint("32", "the cache is sound"));
-    } else if report.in_sync {
-        text.push_str(&format!(
-            "{}, {} as listed",
-            show::paint("32", "in sync"),
-            show::plural(report.listed, "resource", "resources")
-        ));
-    } else {
-        let said: Vec<String> = found
-            .iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, word)| format!("{} {word}", show::count(*count)))
-            .chain((!report.cache.is_empty()).then(|| "the cache is damaged".to_owned()))
-            .chain((!report.unread.is_empty()).then(|| "not all could be read".to_owned()))
-            .collect();
-        text.push_str(&format!(
-            "{}: {}; {} listed",
-            show::paint("33", "not in sync"),
-            said.join(", "),
-            show::count(report.listed)
-        ));
-    }
-    if report.newer > 0 {
-        text.push_str(&format!(", {} changed since", show::count(report.newer)));
-    }
-    if report.checked_files > 0 {
-        text.push_str(&format!(
-            "; {} of content ({}) hashed again",
-            show::plural(report.checked_files, "file", "files"),
-            show::size(report.checked_bytes)
-        ));
-    }
-    text.push('\n');
     let kinds = [
         (&report.missing, "missing", counts.missing),
         (&report.extra, "extra", counts.extra),
@@ -108,15 +73,7 @@ fn text(directory: &Path, report: &AuditReport, repaired: bool) -> String {
     ];
     for (findings, word, count) in kinds {
         for finding in findings.iter().take(MOST_SHOWN) {
-            let why: Vec<String> = finding
-                .differences
-                .iter()
-                .map(|one| format!("{} is {} here, and listed as {}", one.what, one.here, one.listed))
-                .chain(finding.problem.clone())
-                .collect();
-            let why = if why.is_empty() { String::new() } else { format!(": {}", why.join("; ")) };
-            let found = format!("{}{why}", finding.path);
-            text.push_str(&format!("  {} {}\n", show::paint("33", &format!("{word:<8}")), line(&found)));
+            text.push_str(&format!("  {} {}\n", show::paint("33", &format!("{word:<8}")), line(&explain(finding))));
         }
         if count > MOST_SHOWN as u64 && !findings.is_empty() {
             text.push_str(&format!("  and {} more {word}\n", show::count(count - MOST_SHOWN as u64)));
@@ -131,18 +88,70 @@ fn text(directory: &Path, report: &AuditReport, repaired: bool) -> String {
     if let Some(why) = &report.not_compared {
         text.push_str(&format!("  not compared with what the Source lists: {why}\n"));
     }
+    text + &next_step(directory, report, repaired)
+}
+
+/// What was found, on one line.
+fn summary(report: &AuditReport) -> String {
+    let counts = &report.counts;
+    let mut text = if report.in_sync && report.not_compared.is_some() {
+        show::paint("32", "the cache is sound")
+    } else if report.in_sync {
+        let listed = show::plural(report.listed, "resource", "resources");
+        format!("{}, {listed} as listed", show::paint("32", "in sync"))
+    } else {
+        let found = [
+            (counts.missing, "missing"),
+            (counts.extra, "extra"),
+            (counts.stale, "stale"),
+            (counts.corrupt, "corrupt"),
+        ];
+        let found: Vec<String> = found
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, word)| format!("{} {word}", show::count(*count)))
+            .chain((!report.cache.is_empty()).then(|| "the cache is damaged".to_owned()))
+            .chain((!report.unread.is_empty()).then(|| "not all could be read".to_owned()))
+            .collect();
+        let listed = show::count(report.listed);
+        format!("{}: {}; {listed} listed", show::paint("33", "not in sync"), found.join(", "))
+    };
+    if report.newer > 0 {
+        text.push_str(&format!(", {} changed since", show::count(report.newer)));
+    }
+    if report.checked_files > 0 {
+        let files = show::plural(report.checked_files, "file", "files");
+        text.push_str(&format!("; {files} of content ({}) hashed again", show::size(report.checked_bytes)));
+    }
+    text
+}
+
+/// Where something is, and what is wrong with it.
+fn explain(finding: &FindingEntry) -> String {
+    let differences = finding.differences.iter();
+    let why: Vec<String> = differences
+        .map(|one| format!("{} is {} here, and listed as {}", one.what, one.here, one.listed))
+        .chain(finding.problem.clone())
+        .collect();
+    let why = if why.is_empty() { String::new() } else { format!(": {}", why.join("; ")) };
+    format!("{}{why}", finding.path)
+}
+
+/// What a user can do about it.
+fn next_step(directory: &Path, report: &AuditReport, repaired: bool) -> String {
+    let directory = directory.display();
+    let mut text = String::new();
     if !report.cache.is_empty() {
         text.push_str("unmount it, remove its cache, and mount it again: all is fetched anew\n");
     }
-    if counts.extra > 0 && repaired {
+    if report.counts.extra > 0 && repaired {
         text.push_str(&format!(
-            "what a list leaves out stays while it is more than half; to let it go: resourcesync refresh --accept-deletions {}\n",
-            directory.display()
+            "what a list leaves out stays while it is more than half; to let it go: resourcesync refresh --accept-deletions {directory}\n"
         ));
     }
     if !report.in_sync && report.cache.is_empty() && !repaired {
-        let content = if counts.corrupt > 0 { "--content " } else { "" };
-        text.push_str(&format!("to repair it: resourcesync audit {content}--repair {}\n", directory.display()));
+        let content = if report.counts.corrupt > 0 { "--content " } else { "" };
+        text.push_str(&format!("to repair it: resourcesync audit {content}--repair {directory}\n"));
     }
     text
 }

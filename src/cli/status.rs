@@ -93,59 +93,70 @@ fn read(directory: &Path) -> Result<Report, String> {
     serde_json::from_slice(&text).map_err(|error| error.to_string())
 }
 
+/// The report of one mount for people.
 fn person(text: &mut String, report: &Report) {
-    let line = |text: &mut String, name: &str, value: &str| {
-        text.push_str(&format!("  {} {}\n", show::dim(&format!("{name:<10}")), line_of(value)));
-    };
     text.push_str(&format!(
         "{}  {}\n",
         show::bold(&report.directory.display().to_string()),
         show::state(&report.state)
     ));
-    line(text, "source", &report.source);
-    line(
-        text,
-        "resources",
-        &format!(
-            "{}, {} cached ({})",
-            show::count(report.resources),
-            show::count(report.cached.resources),
-            show::size(report.cached.bytes)
-        ),
-    );
-    if report.sets.len() > 1 {
-        for set in &report.sets {
-            line(
-                text,
-                "set",
-                &format!("{}: {}, {}", set.name, show::plural(set.resources, "resource", "resources"), set.state),
-            );
+    for (name, value) in
+        [tree_lines(report), download_lines(report), origin_lines(report), channel_lines(report), trouble_lines(report)]
+            .concat()
+    {
+        text.push_str(&format!("  {} {}\n", show::dim(&format!("{name:<10}")), line_of(&value)));
+        if let ("errors", Some(last)) = (name, report.errors.last()) {
+            text.push_str(&format!("             {}\n", line_of(&last.error)));
         }
+    }
+}
+
+/// Lines by their names.
+type Lines = Vec<(&'static str, String)>;
+
+/// What the tree has, and what is being done.
+fn tree_lines(report: &Report) -> Lines {
+    let cached = format!("{} cached ({})", show::count(report.cached.resources), show::size(report.cached.bytes));
+    let mut lines =
+        vec![("source", report.source.clone()), ("resources", format!("{}, {cached}", show::count(report.resources)))];
+    for set in report.sets.iter().filter(|_| report.sets.len() > 1) {
+        let resources = show::plural(set.resources, "resource", "resources");
+        lines.push(("set", format!("{}: {resources}, {}", set.name, set.state)));
     }
     let left_out: u64 = report.sets.iter().map(|set| set.left_out).sum();
     if left_out > 0 {
-        line(text, "filter", &format!("leaves out {}", show::plural(left_out, "resource", "resources")));
+        lines.push(("filter", format!("leaves out {}", show::plural(left_out, "resource", "resources"))));
     }
     let last = report.last_sync.as_deref().and_then(|time| Datetime::parse(time).ok());
-    line(text, "last sync", &last.map_or_else(|| "never".to_owned(), |(time, _)| show::ago(time)));
-    let progress = &report.progress;
+    lines.push(("last sync", last.map_or_else(|| "never".to_owned(), |(time, _)| show::ago(time))));
     if report.activity != "idle" {
-        let mut doing = report.activity.clone();
-        if report.activity == "fetching content" {
-            doing.push_str(&format!(", {} of {} files", show::count(progress.fetched), show::count(progress.to_fetch)));
-            if progress.failed > 0 {
-                doing.push_str(&format!(", {} failed", show::count(progress.failed)));
-            }
-        } else if progress.documents_known > 0 {
-            doing.push_str(&format!(", {} of {} documents", progress.documents, progress.documents_known));
-            if progress.entries > 0 {
-                doing.push_str(&format!(", {} entries", show::count(progress.entries)));
-            }
-        }
-        line(text, "now", &doing);
+        lines.push(("now", activity(report)));
     }
-    line(text, "io", &format!("{}: {}", report.io, report.io_why));
-    let packages = &report.packages;
+    lines.push(("io", format!("{}: {}", report.io, report.io_why)));
+    lines
+}
+
+/// What is being done, and how far it is.
+fn activity(report: &Report) -> String {
+    let progress = &report.progress;
+    let mut shown = report.activity.clone();
+    if report.activity == "fetching content" {
+        shown.push_str(&format!(", {} of {} files", show::count(progress.fetched), show::count(progress.to_fetch)));
+        if progress.failed > 0 {
+            shown.push_str(&format!(", {} failed", show::count(progress.failed)));
+        }
+    } else if progress.documents_known > 0 {
+        shown.push_str(&format!(", {} of {} documents", progress.documents, progress.documents_known));
+        if progress.entries > 0 {
+            shown.push_str(&format!(", {} entries", show::count(progress.entries)));
+        }
+    }
+    shown
+}
+
+/// Packages of dumps.
+fn download_lines(report: &Report) -> Lines {
+    let (packages, progress, mut lines) = (&report.packages, &report.progress, Lines::new());
     if packages.known > 0 {
         let mut shown = format!(
             "{} here of {} ({}); {} of {} members verified",
@@ -158,22 +169,25 @@ fn person(text: &mut String, report: &Report) {
         if packages.damaged > 0 {
             shown.push_str(&format!(", {} damaged", show::count(packages.damaged)));
         }
-        line(text, "packages", &shown);
+        lines.push(("packages", shown));
     }
     if progress.package_bytes < progress.package_bytes_known && progress.bytes_per_second > 0 {
-        line(
-            text,
-            "download",
-            &format!(
-                "{} {} of {}, {}/s, {} left",
-                show::gauge(progress.package_bytes, progress.package_bytes_known),
-                show::size(progress.package_bytes),
-                show::size(progress.package_bytes_known),
-                show::size(progress.bytes_per_second),
-                progress.seconds_left.map_or_else(|| "?".to_owned(), show::duration)
-            ),
+        let shown = format!(
+            "{} {} of {}, {}/s, {} left",
+            show::gauge(progress.package_bytes, progress.package_bytes_known),
+            show::size(progress.package_bytes),
+            show::size(progress.package_bytes_known),
+            show::size(progress.bytes_per_second),
+            progress.seconds_left.map_or_else(|| "?".to_owned(), show::duration)
         );
+        lines.push(("download", shown));
     }
+    lines
+}
+
+/// Where the tree and its history come from.
+fn origin_lines(report: &Report) -> Lines {
+    let mut lines = Lines::new();
     if let Some(archives) = &report.archives {
         let since = archives.since.as_deref().map(|since| format!(", back to {}", show::moment(since)));
         let mut shown = show::plural(archives.read, "document", "documents");
@@ -183,46 +197,47 @@ fn person(text: &mut String, report: &Report) {
             }
         }
         shown.push_str(&since.unwrap_or_default());
-        line(text, "archives", &shown);
+        lines.push(("archives", shown));
     }
-    line(text, "seed", &format!("{}: {}", report.seed.from, report.seed.why));
+    lines.push(("seed", format!("{}: {}", report.seed.from, report.seed.why)));
     for set in &report.sets {
-        if let Some(changes) = &set.changes {
-            let whose = if report.sets.len() > 1 { format!("{}, ", set.name) } else { String::new() };
-            let upto = set.cursor.as_deref().map(|cursor| format!(", up to {}", show::moment(cursor)));
-            let upto = upto.unwrap_or_default();
-            line(text, "changes", &format!("{whose}{}{upto}: {}", changes.from, changes.why));
-        }
+        let Some(changes) = &set.changes else { continue };
+        let whose = if report.sets.len() > 1 { format!("{}, ", set.name) } else { String::new() };
+        let upto = set.cursor.as_deref().map(|cursor| format!(", up to {}", show::moment(cursor)));
+        let upto = upto.unwrap_or_default();
+        lines.push(("changes", format!("{whose}{}{upto}: {}", changes.from, changes.why)));
     }
-    for channel in &report.channels {
-        line(text, "channel", &channel_text(channel, report.sets.len() > 1));
-    }
+    lines
+}
+
+fn channel_lines(report: &Report) -> Lines {
+    let of_channel = |channel| ("channel", channel_text(channel, report.sets.len() > 1));
+    let mut lines: Lines = report.channels.iter().map(of_channel).collect();
     if report.notifications.missed > 0 {
         let missed = show::plural(report.notifications.missed, "change was", "changes were");
-        line(text, "missed", &format!("{missed} found by polls, and not notified: is a channel dead that looks live?"));
+        let shown = format!("{missed} found by polls, and not notified: is a channel dead that looks live?");
+        lines.push(("missed", shown));
     }
-    line(text, "cache", &report.cache.display().to_string());
-    for set in report.sets.iter().filter(|set| set.held_deletions.is_some()) {
-        let held = set.held_deletions.unwrap_or_default();
-        line(
-            text,
-            "held",
-            &format!(
-                "{} in {}, until another complete list agrees",
-                show::plural(held, "deletion", "deletions"),
-                set.name
-            ),
-        );
+    lines
+}
+
+/// Where the cache is, and what needs attention.
+fn trouble_lines(report: &Report) -> Lines {
+    let mut lines = vec![("cache", report.cache.display().to_string())];
+    for set in &report.sets {
+        let Some(held) = set.held_deletions else { continue };
+        let held = show::plural(held, "deletion", "deletions");
+        lines.push(("held", format!("{held} in {}, until another complete list agrees", set.name)));
     }
     if let Some(last) = report.errors.last() {
-        line(text, "errors", &format!("{}, the last at {}:", show::count(report.error_count), last.time));
-        text.push_str(&format!("             {}\n", line_of(&last.error)));
+        lines.push(("errors", format!("{}, the last at {}:", show::count(report.error_count), last.time)));
     }
     if let Some(last) = report.warnings.last() {
         let more = report.warnings.len() - 1;
         let more = if more > 0 { format!(" (and {more} more in .resourcesync/status.json)") } else { String::new() };
-        line(text, "warning", &format!("{last}{more}"));
+        lines.push(("warning", format!("{last}{more}")));
     }
+    lines
 }
 
 /// A channel of notifications, on one line.
@@ -268,4 +283,56 @@ fn channel_text(channel: &ChannelReport, several: bool) -> String {
         shown.push_str(&format!(": {reason}"));
     }
     shown
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_report_is_lines_that_a_person_reads() {
+        let report = json!({
+            "source": "https://source.example/", "directory": "/mnt/mirror", "cache": "/var/cache/resourcesync/x", "pid": 1,
+            "version": "0.1.0", "state": "held", "activity": "reading lists", "resources": 1234, "last_sync": null,
+            "lag": null, "content": "lazy", "io": "kernel", "io_why": "asked for", "error_count": 1,
+            "sets": [{
+                "name": "all", "capability_list": "https://source.example/capabilitylist.xml", "state": "held",
+                "resources": 1234, "left_out": 2, "at": null, "cursor": "2026-03-01T08:00:10Z", "last_sync": null,
+                "held_deletions": 700, "changes": { "from": "changelist", "why": "the only offer" },
+            }],
+            "cached": { "resources": 10, "bytes": 2048 },
+            "progress": {
+                "documents": 1, "documents_known": 3, "document_bytes": 9, "entries": 5000, "fetched": 0, "to_fetch": 0,
+                "fetched_bytes": 0, "failed": 0, "packages": 0, "packages_known": 1, "package_bytes": 1_048_576,
+                "package_bytes_known": 2_097_152, "bytes_per_second": 524_288, "seconds_left": 2,
+            },
+            "seed": { "from": "dump", "why": "as new as the list" },
+            "packages": { "known": 2, "whole": 1, "bytes": 4096, "members": 20, "verified": 19, "damaged": 1 },
+            "archives": { "read": 7, "failed": 0, "left": 0, "looked": null, "since": "2025-01-01T00:00:00Z" },
+            "errors": [{ "time": "2026-03-01T08:00:00Z", "error": "fetching a.pdf: HTTP 403" }],
+            "warnings": ["first", "second"],
+        });
+        let report: Report = serde_json::from_value(report).unwrap();
+        let mut text = String::new();
+        person(&mut text, &report);
+        for part in [
+            "1,234, 10 cached",
+            "leaves out 2 resources",
+            "reading lists, 1 of 3 documents, 5,000 entries",
+            "1 here of 2 packages",
+            "19 of 20 members verified, 1 damaged",
+            "/s, 2 s left",
+            "7 documents, back to 2025-01-01T00:00:00Z",
+            "dump: as new as the list",
+            "changelist, up to 2026-03-01T08:00:10Z: the only offer",
+            "700 deletions in all, until another complete list agrees",
+            "1, the last at 2026-03-01T08:00:00Z:",
+            "fetching a.pdf: HTTP 403",
+            "second (and 1 more in .resourcesync/status.json)",
+        ] {
+            assert!(text.contains(part), "{part} is not in:\n{text}");
+        }
+    }
 }

@@ -14,7 +14,7 @@ use crate::document::Datetime;
 use crate::fs::{Io, Requests};
 use crate::notify::{self, Notifier, Refused};
 use crate::printable;
-use crate::sync::Engine;
+use crate::sync::{self, Engine};
 
 /// The state of one mount.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -72,6 +72,18 @@ pub(crate) struct Seed {
     pub(crate) why: String,
 }
 
+impl Seed {
+    fn of(sets: &[SetRow]) -> Self {
+        let mut seeds = sets.iter().filter_map(|set| set.seed.as_ref());
+        let Some(first) = seeds.next() else {
+            let why = "nothing else was looked for when this cache was made";
+            return Self { from: "list".to_owned(), why: why.to_owned() };
+        };
+        let from = std::iter::once(first).chain(seeds).find(|seed| seed.from == "dump").unwrap_or(first);
+        Self { from: from.from.clone(), why: first.why.clone() }
+    }
+}
+
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Cached {
     /// Files in the tree whose content is here.
@@ -102,6 +114,27 @@ pub(crate) struct Progress {
     pub(crate) package_bytes_known: u64,
     pub(crate) bytes_per_second: u64,
     pub(crate) seconds_left: Option<u64>,
+}
+
+impl Progress {
+    fn of(progress: &sync::Progress) -> Self {
+        Self {
+            documents: progress.documents,
+            documents_known: progress.documents_known,
+            document_bytes: progress.document_bytes,
+            entries: progress.entries,
+            fetched: progress.fetched,
+            to_fetch: progress.to_fetch,
+            fetched_bytes: progress.fetched_bytes,
+            failed: progress.failed,
+            packages: progress.packages,
+            packages_known: progress.packages_known,
+            package_bytes: progress.package_bytes,
+            package_bytes_known: progress.package_bytes_known,
+            bytes_per_second: progress.bytes_per_second,
+            seconds_left: progress.seconds_left,
+        }
+    }
 }
 
 /// The packages that the mirror was seeded from.
@@ -351,41 +384,17 @@ impl Reporter {
         let status = engine.status();
         let sets = engine.sets().unwrap_or_default();
         let (totals, members) = self.totals();
-        let rows = engine.readers().ask(|reader| reader.packages()).unwrap_or_default();
-        let packages = Packages {
-            known: rows.len() as u64,
-            whole: rows.iter().filter(|row| row.whole).count() as u64,
-            bytes: rows.iter().filter(|row| row.whole).filter_map(|row| row.size).sum(),
-            members: members.members,
-            verified: members.verified,
-            damaged: members.damaged,
-        };
-        let seeds: Vec<&crate::catalog::Seed> = sets.iter().filter_map(|set| set.seed.as_ref()).collect();
-        let seed = match seeds.as_slice() {
-            [] => {
-                Seed { from: "list".to_owned(), why: "nothing else was looked for when this cache was made".to_owned() }
-            }
-            [first, ..] => Seed {
-                from: seeds.iter().find(|seed| seed.from == "dump").unwrap_or(first).from.clone(),
-                why: first.why.clone(),
-            },
-        };
         let progress = status.progress();
         let (errors, error_count) = status.errors();
         // A sync that found nothing new is not written down.
         let synced = sets.iter().filter_map(|set| set.synced).min().max(status.synced());
-        let feeds = |set: &SetRow| engine.readers().ask(|reader| reader.feeds(set.id)).unwrap_or_default();
-        let channels = engine.readers().ask(|reader| reader.channels()).unwrap_or_default();
-        let behind = |set: &SetRow| engine.readers().ask(|reader| reader.behind(set.id)).ok().flatten();
-        let of_set = |set: &SetRow| SetReport::of(set, &feeds(set), &channels, behind(set).as_deref());
-        let shown: Vec<SetReport> = sets.iter().map(of_set).collect();
+        let shown = self.sets(&sets);
         // A mount that was not looked at since it began lacks them all the same.
         let lacking = engine.lacking();
         let mut warnings = status.warnings();
         let unknown: Vec<String> = lacking.iter().filter(|text| !warnings.contains(text)).cloned().collect();
         warnings.extend(unknown);
         let lag = synced.map(|synced| (Datetime::now().nanos() - synced.nanos()).max(0).unsigned_abs() / 1_000_000_000);
-        let (received, gaps) = engine.inbox().heard_in_all();
         let (io, io_why) = match self.io.choice(engine.readers()) {
             Some(choice) => (choice.way.name().to_owned(), choice.why),
             None => ("auto".to_owned(), "no sizes are known yet".to_owned()),
@@ -397,7 +406,7 @@ impl Reporter {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             state: self.state(&shown, !lacking.is_empty()),
-            reason: engine.status().failure().or_else(|| sets.iter().find_map(behind)),
+            reason: status.failure().or_else(|| sets.iter().find_map(|set| self.behind(set))),
             activity: if progress.phase.is_empty() { "idle" } else { progress.phase }.to_owned(),
             resources: sets.iter().map(SetRow::shown).sum(),
             sets: shown,
@@ -405,39 +414,56 @@ impl Reporter {
             last_sync: synced.map(|time| time.to_string()),
             lag,
             channels: self.notifier.channels().into_iter().map(ChannelReport::of).collect(),
-            notifications: Notifications {
-                received,
-                refused: self.notifier.refused(),
-                gaps,
-                missed: engine.inbox().not_notified(),
-                callback: self.notifier.callback().map(|url| url.as_str().to_owned()),
-            },
-            progress: Progress {
-                documents: progress.documents,
-                documents_known: progress.documents_known,
-                document_bytes: progress.document_bytes,
-                entries: progress.entries,
-                fetched: progress.fetched,
-                to_fetch: progress.to_fetch,
-                fetched_bytes: progress.fetched_bytes,
-                failed: progress.failed,
-                packages: progress.packages,
-                packages_known: progress.packages_known,
-                package_bytes: progress.package_bytes,
-                package_bytes_known: progress.package_bytes_known,
-                bytes_per_second: progress.bytes_per_second,
-                seconds_left: progress.seconds_left,
-            },
+            notifications: self.notifications(),
+            progress: Progress::of(&progress),
             content: if self.content_all { "all" } else { "lazy" }.to_owned(),
             io,
             io_why,
             requests: self.requests.all().map(|(kind, count)| (kind.name().to_owned(), count)).collect(),
-            seed,
-            packages,
+            seed: Seed::of(&sets),
+            packages: self.packages(members),
             archives: Archives::of(engine, &sets),
             error_count,
             errors: errors.into_iter().map(|one| Trouble { time: one.time, error: one.error }).collect(),
             warnings,
+        }
+    }
+
+    fn packages(&self, members: MemberTotals) -> Packages {
+        let rows = self.engine.readers().ask(|reader| reader.packages()).unwrap_or_default();
+        Packages {
+            known: rows.len() as u64,
+            whole: rows.iter().filter(|row| row.whole).count() as u64,
+            bytes: rows.iter().filter(|row| row.whole).filter_map(|row| row.size).sum(),
+            members: members.members,
+            verified: members.verified,
+            damaged: members.damaged,
+        }
+    }
+
+    fn sets(&self, sets: &[SetRow]) -> Vec<SetReport> {
+        let readers = self.engine.readers();
+        let channels = readers.ask(|reader| reader.channels()).unwrap_or_default();
+        let report = |set: &SetRow| {
+            let feeds = readers.ask(|reader| reader.feeds(set.id)).unwrap_or_default();
+            SetReport::of(set, &feeds, &channels, self.behind(set).as_deref())
+        };
+        sets.iter().map(report).collect()
+    }
+
+    /// Why a set is not up to date.
+    fn behind(&self, set: &SetRow) -> Option<String> {
+        self.engine.readers().ask(|reader| reader.behind(set.id)).ok().flatten()
+    }
+
+    fn notifications(&self) -> Notifications {
+        let (received, gaps) = self.engine.inbox().heard_in_all();
+        Notifications {
+            received,
+            refused: self.notifier.refused(),
+            gaps,
+            missed: self.engine.inbox().not_notified(),
+            callback: self.notifier.callback().map(|url| url.as_str().to_owned()),
         }
     }
 
