@@ -17,7 +17,7 @@
 //!
 //! Since an inode is one immutable version, names and attributes are given for ever, pages are kept,
 //! and `open` and `opendir` are answered ENOSYS once, after which the kernel does not ask again: warm
-//! work never leaves it (`tests/requests.rs` counts). For Sources of large files, `open` is answered, and reads go straight to the
+//! work never leaves it (`tests/mounted/requests.rs` counts). For Sources of large files, `open` is answered, and reads go straight to the
 //! files of the store ([`Io`]). A commit is followed by the invalidations that it implies, from a thread of
 //! its own ([`invalidate`]), which no reply depends on.
 //!

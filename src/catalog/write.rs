@@ -1,7 +1,7 @@
 //! The one writer, and what a transaction changes, by topic. It uses `db`, `model` and `error`, never `read`.
 //!
 //! Layout; a line uses only those above it:
-//! - `insert`, `new_version`, `state`
+//! - `insert`, `state`
 //! - `transaction`
 //! - `writer`, `archived`, `bulk`, `changes`, `channels`, `contents`, `filter`, `lists`, `members`, `naming`, `packages`, `reach`,
 //!   `validators`
@@ -18,7 +18,6 @@ mod insert;
 pub(super) mod lists;
 pub(super) mod members;
 pub(super) mod naming;
-pub(super) mod new_version;
 pub(super) mod packages;
 pub(super) mod past;
 pub(super) mod reach;

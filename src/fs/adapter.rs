@@ -10,6 +10,7 @@ use fuser::{
     ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
+use super::answer::Answer;
 use super::attributes::{Attributes, Entry, UNLIMITED};
 use super::error::FsError;
 use super::inodes::{Moments, Place};
@@ -210,18 +211,16 @@ impl fuser::Filesystem for Filesystem {
         }
         // The files of `.resourcesync` choose nothing.
         let resource = Tree::version(ino.0).map(|version| (version, self.io.choice(self.tree.readers())));
-        if let Some((version, choice)) = &resource
-            && self.contents.is_due(*version)
-        {
+        let answer = self.tree.open(ino.0);
+        if let (Some((version, choice)), false) = (&resource, matches!(answer, Answer::Now(Ok(())))) {
             let through = matches!(choice, Some(Choice { way: Way::Passthrough, .. })).then_some(*version);
             let (opened, io, contents) = (Arc::clone(&self.opened), Arc::clone(&self.io), Arc::clone(&self.contents));
             let unique = request.unique();
-            let answer = move |is_current: bool| match is_current {
-                true => opened.open(unique, ino, through.and_then(|version| contents.ready(version)), &io, reply),
+            return answer.then(move |answer| match answer {
+                Ok(()) => opened.open(unique, ino, through.and_then(|version| contents.ready(version)), &io, reply),
                 // The kernel looks up the name once more, and finds the next version.
-                false => reply.error(errno(&FsError::Stale)),
-            };
-            return self.contents.revalidate(*version, Box::new(answer));
+                Err(error) => reply.error(errno(&error)),
+            });
         }
         match resource {
             Some((version, Some(Choice { way: Way::Passthrough, .. }))) => {

@@ -38,7 +38,7 @@ pub struct Collections {
 
 impl Collections {
     /// The tree is another.
-    pub(super) fn forget(&self) {
+    pub fn forget(&self) {
         self.changed.store(Datetime::now().nanos(), Ordering::Release);
     }
 

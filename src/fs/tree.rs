@@ -199,6 +199,19 @@ impl Tree {
         }
     }
 
+    /// Opens a file. Content of which the Source lists neither a digest nor a time is revalidated; if its server has other content,
+    /// the error is [`FsError::Stale`], and the name leads to the next version.
+    pub fn open(&self, ino: u64) -> Answer<()> {
+        let Some(version) = Self::version(ino).filter(|version| self.contents.is_due(*version)) else {
+            return Ok(()).into();
+        };
+        let contents = Arc::clone(&self.contents);
+        Answer::later(move |then| {
+            let revalidated = move |is_current| then(if is_current { Ok(()) } else { Err(FsError::Stale) });
+            contents.revalidate(version, Box::new(revalidated));
+        })
+    }
+
     /// Content of which `offset` to `offset + len` can be read.
     pub fn read(&self, ino: u64, offset: u64, len: u32) -> Answer<Content> {
         if Snapshots::is_ours(ino) {

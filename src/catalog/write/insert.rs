@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::integers::signed;
 use crate::catalog::model::members::MemberRow;
-use crate::catalog::write::new_version::NewVersion;
+use crate::catalog::model::record::Record;
 use crate::document::Hashes;
 
 type Result<T> = std::result::Result<T, CatalogError>;
@@ -134,6 +134,17 @@ impl Numbered {
         let (given, wanted) = (connection.last_insert_rowid(), all.last().map_or(0, number));
         if given == wanted { Ok(()) } else { Err(CatalogError::Numbers { given, wanted }) }
     }
+}
+
+/// A version to be written.
+pub(in crate::catalog) struct NewVersion<'r> {
+    pub(in crate::catalog) id: i64,
+    pub(in crate::catalog) name: i64,
+    pub(in crate::catalog) record: &'r Record,
+    pub(in crate::catalog) media: Option<i64>,
+    /// The content of the version before it, and its size, where the bytes are the same.
+    pub(in crate::catalog) object: Option<i64>,
+    pub(in crate::catalog) size: Option<i64>,
 }
 
 /// Inserts versions that a document lists, whose numbers follow each other. `origin` is how they came (`version.change`),
