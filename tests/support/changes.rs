@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::server::Server;
-use super::{Mirror, capability, document, entry, facts_of, resource_list};
+use super::{Mirror, Mirrored, capability, document, entry, facts_of, resource_list};
 
 /// A certain morning, in seconds of Unix: that of 2026-03-01, at eight.
 const MORNING: i64 = 1_772_352_000;
@@ -134,7 +134,7 @@ impl Source {
 }
 
 /// What the mount shows is what the Source has.
-pub fn agrees(mirror: &Mirror, source: &Source) {
+pub fn agrees(mirror: &impl Mirrored, source: &Source) {
     let paths: Vec<String> = source.now.keys().map(|path| path.trim_start_matches('/').to_owned()).collect();
     assert_eq!(mirror.files(), paths);
     for (path, bytes) in &source.now {
@@ -145,6 +145,13 @@ pub fn agrees(mirror: &Mirror, source: &Source) {
 /// A mount that is only synced when it is asked to.
 pub fn mounted(source: &Source) -> Mirror {
     let mirror = Mirror::mount(&source.url("/"), "poll=0");
+    agrees(&mirror, source);
+    mirror
+}
+
+/// A mirror in this process that is only synced when it is asked to.
+pub fn opened(source: &Source) -> super::opened::Mirror {
+    let mirror = super::opened::Mirror::mount(&source.url("/"), "poll=0");
     agrees(&mirror, source);
     mirror
 }

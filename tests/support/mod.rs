@@ -15,6 +15,7 @@ pub mod hub;
 pub mod library;
 pub mod network;
 pub mod nginx;
+pub mod opened;
 pub mod peer;
 pub mod pywb;
 pub mod server;
@@ -132,6 +133,67 @@ pub fn gzip(bytes: &[u8]) -> Vec<u8> {
     coder.finish().expect("memory")
 }
 
+/// What is wrong with a cache that is not in use.
+pub fn what_is_wrong_with(cache: &Path) -> Vec<String> {
+    let mapper = Arc::new(Mapper::new("http://example.com/", false).expect("a base"));
+    let writer = Writer::open(cache, mapper).expect("the catalog opens");
+    let mut wrong = writer.readers().ask(|reader| reader.check()).expect("the catalog");
+    let mut after = 0;
+    loop {
+        let page = writer.readers().ask(|reader| reader.objects(after, 1000)).expect("the catalog");
+        let Some(last) = page.last() else { return wrong };
+        after = last.id;
+        for object in page {
+            let name = hex(&object.sha256);
+            let file = cache.join("objects").join(&name[..2]).join(&name[2..]);
+            if fs::metadata(&file).map(|found| found.len()).ok() != Some(object.size) {
+                wrong.push(format!("{} is not there, or not {} bytes", file.display(), object.size));
+            }
+        }
+    }
+}
+
+/// What tests do with a mirror, whether it is mounted or opened in this process.
+pub trait Mirrored {
+    /// The content of a file.
+    fn read(&self, path: &str) -> std::io::Result<Vec<u8>>;
+    /// The paths of all files, in order.
+    fn files(&self) -> Vec<String>;
+    /// The value of an extended attribute.
+    fn xattr(&self, path: &str, name: &str) -> Option<String>;
+    fn status(&self) -> serde_json::Value;
+    /// Waits until the status says so.
+    fn wait(&self, what: &str, said: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value;
+    /// The catalog, to be asked.
+    fn catalog(&self) -> rusqlite::Connection;
+}
+
+impl Mirrored for Mirror {
+    fn read(&self, path: &str) -> std::io::Result<Vec<u8>> {
+        self.read(path)
+    }
+
+    fn files(&self) -> Vec<String> {
+        self.files()
+    }
+
+    fn xattr(&self, path: &str, name: &str) -> Option<String> {
+        xattr(&self.path(path), name)
+    }
+
+    fn status(&self) -> serde_json::Value {
+        self.status()
+    }
+
+    fn wait(&self, what: &str, said: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
+        self.wait(what, said)
+    }
+
+    fn catalog(&self) -> rusqlite::Connection {
+        self.catalog()
+    }
+}
+
 /// A mount of the program under test. Dropping it unmounts, and looks whether what is left in its cache agrees with itself.
 pub struct Mirror {
     pub directory: PathBuf,
@@ -173,26 +235,6 @@ impl Mirror {
     /// What is in the cache is this test's own doing: nobody need look at it.
     pub fn damages(&self) {
         self.damaged.store(true, Ordering::SeqCst);
-    }
-
-    /// What is wrong with the cache, which nobody uses now.
-    fn wrong(&self) -> Vec<String> {
-        let mapper = Arc::new(Mapper::new("http://example.com/", false).expect("a base"));
-        let writer = Writer::open(&self.cache, mapper).expect("the catalog opens");
-        let mut wrong = writer.readers().ask(|reader| reader.check()).expect("the catalog");
-        let mut after = 0;
-        loop {
-            let page = writer.readers().ask(|reader| reader.objects(after, 1000)).expect("the catalog");
-            let Some(last) = page.last() else { return wrong };
-            after = last.id;
-            for object in page {
-                let name = hex(&object.sha256);
-                let file = self.cache.join("objects").join(&name[..2]).join(&name[2..]);
-                if fs::metadata(&file).map(|found| found.len()).ok() != Some(object.size) {
-                    wrong.push(format!("{} is not there, or not {} bytes", file.display(), object.size));
-                }
-            }
-        }
     }
 
     pub fn set_options(&mut self, options: &str) {
@@ -337,7 +379,7 @@ impl Drop for Mirror {
             let _ = Command::new("kill").args(["-9", &daemon.to_string()]).output();
         }
         if !std::thread::panicking() && !self.damaged.load(Ordering::SeqCst) && self.cache.join("catalog.db").exists() {
-            let wrong = self.wrong();
+            let wrong = what_is_wrong_with(&self.cache);
             assert!(wrong.is_empty(), "{wrong:#?}");
         }
         if std::thread::panicking()

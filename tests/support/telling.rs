@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use super::changes::{Source, at, change, interval};
 use super::server::Reply;
-use super::{Mirror, capability, document, entry, facts_of, scramble, sha256};
+use super::{Mirrored, capability, document, entry, facts_of, scramble, sha256};
 
 /// A port that nobody uses now, and that no outgoing connection is given.
 pub fn free_port() -> u16 {
@@ -180,7 +180,7 @@ impl Telling {
 
 /// The mirror has these versions of each resource, each once, in this order; or has them soon, when it has looked at the list
 /// that tells of those that were superseded before they came.
-pub fn has_all_versions(mirror: &Mirror, telling: &Telling) {
+pub fn has_all_versions(mirror: &impl Mirrored, telling: &Telling) {
     let began = std::time::Instant::now();
     while let Some(difference) = differs(mirror, telling) {
         assert!(began.elapsed() < std::time::Duration::from_secs(100), "{difference}");
@@ -188,7 +188,7 @@ pub fn has_all_versions(mirror: &Mirror, telling: &Telling) {
     }
 }
 
-fn differs(mirror: &Mirror, telling: &Telling) -> Option<String> {
+fn differs(mirror: &impl Mirrored, telling: &Telling) -> Option<String> {
     let catalog = mirror.catalog();
     let mut question = catalog
         .prepare("SELECT n.name, v.hashes FROM version v JOIN name n ON n.id = v.name ORDER BY v.begin, v.id")
@@ -214,20 +214,20 @@ fn differs(mirror: &Mirror, telling: &Telling) -> Option<String> {
 }
 
 /// The state of the mount's only channel.
-pub fn only_channel(mirror: &Mirror) -> serde_json::Value {
+pub fn only_channel(mirror: &impl Mirrored) -> serde_json::Value {
     mirror.status()["channels"][0].clone()
 }
 
 /// Waits until the first channel is live.
-pub fn live(mirror: &Mirror) {
+pub fn live(mirror: &impl Mirrored) {
     mirror.wait("a live channel", |status| status["channels"][0]["state"] == "live");
 }
 
 /// Waits until the mount shows what the Source has. That all of it is equal is for the test to say.
-pub fn settles(mirror: &Mirror, source: &Source) {
+pub fn settles(mirror: &impl Mirrored, source: &Source) {
     let began = std::time::Instant::now();
     // Bytes that are not what is listed would make the mount look at the lists: what is listed is compared first.
-    let listed = |path: &str, bytes: &[u8]| match super::xattr(&mirror.path(path), "user.resourcesync.hash") {
+    let listed = |path: &str, bytes: &[u8]| match mirror.xattr(path, "user.resourcesync.hash") {
         Some(hash) => hash.contains(&sha256(bytes)),
         None => mirror.read(path).is_ok_and(|read| read == *bytes),
     };
