@@ -72,6 +72,7 @@ pub use related::Collections;
 pub use requests::{Kind, Requests};
 pub use tree::{Content, Tree};
 
+use crate::catalog::VersionId;
 use crate::document::Datetime;
 use crate::store::Body;
 
@@ -89,28 +90,28 @@ pub struct Asked {
 /// "Bring me this version", and what else the adapter cannot know.
 pub trait Contents: Send + Sync + 'static {
     /// The content of a version, if no waiting is needed.
-    fn ready(&self, version: i64) -> Option<Body>;
+    fn ready(&self, version: VersionId) -> Option<Body>;
 
     /// The content of a version, once `offset` to `offset + len` can be read.
-    fn read(&self, version: i64, offset: u64, len: u64, then: Then<Result<Body, ContentError>>);
+    fn read(&self, version: VersionId, offset: u64, len: u64, then: Then<Result<Body, ContentError>>);
 
     /// Whether [`Contents::revalidate`] is to be called before a version is opened.
-    fn is_due(&self, version: i64) -> bool;
+    fn is_due(&self, version: VersionId) -> bool;
 
     /// Whether there may be versions that are due some time.
     fn has_timeless(&self) -> bool;
 
     /// Asks whether the Source has other content for a version, and calls `then` with whether it is the current one still.
-    fn revalidate(&self, version: i64, then: Then<bool>);
+    fn revalidate(&self, version: VersionId, then: Then<bool>);
 
     /// The size of a version, in bytes.
-    fn size(&self, version: i64, then: Then<Result<u64, ContentError>>);
+    fn size(&self, version: VersionId, then: Then<Result<u64, ContentError>>);
 
     /// The sizes of these versions are likely to be asked for next.
-    fn expect_sizes(&self, versions: Vec<i64>);
+    fn expect_sizes(&self, versions: Vec<VersionId>);
 
     /// Whether the content of a version was held to what the Source lists: `None` if it is not here.
-    fn verified(&self, version: i64) -> Option<bool>;
+    fn verified(&self, version: VersionId) -> Option<bool>;
 
     /// Calls `then` when what the Source has to tell of the versions of a resource is known, or cannot be had within
     /// the deadline: all that it lists, or what was in force at a moment. It is told whether the Source could be asked.

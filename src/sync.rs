@@ -53,6 +53,7 @@ mod under_way;
 mod waits;
 mod writer;
 
+use crate::catalog::VersionId;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -446,14 +447,14 @@ impl Engine {
 
     /// The file with the content of a version, if it can be had without waiting.
     #[must_use]
-    pub fn ready(&self, version: i64) -> Option<Ready> {
+    pub fn ready(&self, version: VersionId) -> Option<Ready> {
         self.contents.ready(version)
     }
 
     /// As [`Engine::ready`], for a reader. Also brings what is likely to be read next from the disk, on the threads of `runtime`
     /// that may block.
     #[must_use]
-    pub fn reading(&self, version: i64, runtime: &tokio::runtime::Handle) -> Option<Ready> {
+    pub fn reading(&self, version: VersionId, runtime: &tokio::runtime::Handle) -> Option<Ready> {
         let (ready, after) = self.readahead.reading(version);
         for share in after.map(|after| self.readahead.following(after)).unwrap_or_default() {
             let readahead = Arc::clone(&self.readahead);
@@ -467,13 +468,13 @@ impl Engine {
     ///
     /// # Errors
     /// If it cannot be had.
-    pub async fn read(&self, version: i64, offset: u64, len: u64) -> Result<Ready, Failure> {
+    pub async fn read(&self, version: VersionId, offset: u64, len: u64) -> Result<Ready, Failure> {
         self.contents.read(version, offset, len).await
     }
 
     /// Whether a server is to be asked whether it has other content, before this version is opened.
     #[must_use]
-    pub fn is_due(&self, version: i64) -> bool {
+    pub fn is_due(&self, version: VersionId) -> bool {
         self.contents.is_due(version)
     }
 
@@ -484,7 +485,7 @@ impl Engine {
     }
 
     /// Asks a server whether it has other content for a version; false if there is a new version now.
-    pub async fn revalidate(&self, version: i64) -> bool {
+    pub async fn revalidate(&self, version: VersionId) -> bool {
         self.contents.revalidate_soon(version).await != Revalidated::Superseded
     }
 
@@ -492,19 +493,19 @@ impl Engine {
     ///
     /// # Errors
     /// If it cannot be had.
-    pub async fn size(&self, version: i64) -> Result<u64, Failure> {
+    pub async fn size(&self, version: VersionId) -> Result<u64, Failure> {
         self.contents.size(version).await
     }
 
     /// Somebody lists a directory in which the sizes of these versions are not known: they will be
     /// asked for next.
-    pub fn expect_sizes(&self, versions: Vec<i64>) {
+    pub fn expect_sizes(&self, versions: Vec<VersionId>) {
         self.contents.expect_sizes(versions);
     }
 
     /// Whether the content of a version is being served before it is verified.
     #[must_use]
-    pub fn streaming(&self, version: i64) -> bool {
+    pub fn streaming(&self, version: VersionId) -> bool {
         self.contents.streaming(version)
     }
 

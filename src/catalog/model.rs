@@ -10,6 +10,7 @@ pub(super) mod channels;
 pub(super) mod collection;
 pub(super) mod feeds;
 pub(super) mod filter;
+pub(super) mod ids;
 pub(super) mod inode;
 pub(super) mod integers;
 pub(super) mod links;

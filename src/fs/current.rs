@@ -4,6 +4,7 @@ use super::attributes::{Attributes, Entry, ttl};
 use super::inodes::versions_ino;
 use super::listing::{DOT, DOT_DOT, Sink, after};
 use super::{control, versions};
+use crate::catalog::VersionId;
 use crate::catalog::{CatalogError, DirEntry, Inode, Node, ROOT, Reader, directory_ino};
 
 /// The cookies of the directories in the root that are not the Source's.
@@ -31,7 +32,7 @@ pub(super) fn list<S: Sink>(
     offset: u64,
     visible: bool,
     sink: &mut S,
-) -> Result<Vec<i64>, CatalogError> {
+) -> Result<Vec<VersionId>, CatalogError> {
     let missing = Node::Directory { ino: directory_ino(directory), changed: 0 };
     let node = |directory| Ok::<_, CatalogError>(reader.node(Inode::Directory(directory))?.unwrap_or(missing));
     let (own, parent) = (node(directory)?, node(reader.parent(directory)?.unwrap_or(ROOT))?);

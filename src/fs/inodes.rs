@@ -181,7 +181,8 @@ mod tests {
     #[test]
     fn numbers_and_what_they_stand_for() {
         assert_eq!(Place::of(1), Some(Place::Tree(Inode::Directory(ROOT))));
-        assert_eq!(Place::of(crate::catalog::version_ino(77)), Some(Place::Tree(Inode::Version(77))));
+        let version = crate::catalog::VersionId::new(77);
+        assert_eq!(Place::of(crate::catalog::version_ino(version)), Some(Place::Tree(Inode::Version(version))));
         for name in [ROOT, 8, (1 << NAME_BITS) - 1] {
             assert_eq!(Place::of(versions_ino(name)), Some(Place::Versions(name)));
             for number in [0, 1, MOST_MOMENTS - 1] {

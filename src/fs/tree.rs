@@ -3,6 +3,7 @@
 //! Each request has a method that returns its [`Answer`], or, for listings, ends its [`Sink`]. What would wait for the
 //! Source, or would take a dispatch thread too long, is answered later, from another thread.
 
+use crate::catalog::VersionId;
 use std::sync::Arc;
 
 use super::answer::Answer;
@@ -192,7 +193,7 @@ impl Tree {
     }
 
     /// The version that is read under an inode number; none of what chooses nothing, as a file of `.resourcesync`.
-    pub(super) fn version(ino: u64) -> Option<i64> {
+    pub(super) fn version(ino: u64) -> Option<VersionId> {
         match Place::of(ino) {
             Some(Place::Tree(Inode::Version(version))) => Some(version),
             _ => None,

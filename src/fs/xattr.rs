@@ -1,5 +1,6 @@
 //! What the Source said of a resource, as extended attributes.
 
+use crate::catalog::VersionId;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -18,7 +19,7 @@ pub(super) type Attributes = BTreeMap<String, Vec<u8>>;
 /// The most recently used attributes. A program that reads one attribute of a file usually reads all of them, and each read
 /// would parse all links of the entry.
 #[derive(Debug)]
-pub(super) struct Recent(Mutex<LruCache<i64, Known>>);
+pub(super) struct Recent(Mutex<LruCache<VersionId, Known>>);
 
 #[derive(Debug)]
 struct Known {
@@ -37,14 +38,14 @@ impl Recent {
     }
 
     /// The attributes of a version, unless the catalog has committed or the content was verified since they were read.
-    pub(super) fn get(&self, version: i64, commits: u64, verified: Option<bool>) -> Option<Arc<Attributes>> {
+    pub(super) fn get(&self, version: VersionId, commits: u64, verified: Option<bool>) -> Option<Arc<Attributes>> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = known.get(&version).filter(|known| (known.commits, known.verified) == (commits, verified))?;
         Some(Arc::clone(&known.attributes))
     }
 
     /// Keeps the attributes of a version, read when the catalog had this number of commits.
-    pub(super) fn put(&self, version: i64, commits: u64, verified: Option<bool>, attributes: &Arc<Attributes>) {
+    pub(super) fn put(&self, version: VersionId, commits: u64, verified: Option<bool>, attributes: &Arc<Attributes>) {
         let known = Known { commits, verified, attributes: Arc::clone(attributes) };
         self.0.lock().unwrap_or_else(PoisonError::into_inner).put(version, known);
     }
@@ -87,7 +88,7 @@ impl Links {
 }
 
 /// What the catalog knows of a version.
-pub(super) fn facts(reader: &Reader, version: i64) -> Result<Option<(VersionRow, Links)>, CatalogError> {
+pub(super) fn facts(reader: &Reader, version: VersionId) -> Result<Option<(VersionRow, Links)>, CatalogError> {
     let Some(mut row) = reader.version(version)? else { return Ok(None) };
     if row.media.is_none() {
         // Of content that is here, its server's.

@@ -1,5 +1,6 @@
 //! The engine as the file system sees it, and the threads that answer what a dispatch thread must not.
 
+use crate::catalog::VersionId;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -77,11 +78,11 @@ impl Workers {
 }
 
 impl Contents for EngineContents {
-    fn ready(&self, version: i64) -> Option<Body> {
+    fn ready(&self, version: VersionId) -> Option<Body> {
         self.engine.reading(version, &self.runtime).map(|ready| ready.body)
     }
 
-    fn read(&self, version: i64, offset: u64, len: u64, then: Then<Result<Body, ContentError>>) {
+    fn read(&self, version: VersionId, offset: u64, len: u64, then: Then<Result<Body, ContentError>>) {
         let engine = Arc::clone(&self.engine);
         self.runtime.spawn(async move {
             let found = engine.read(version, offset, len).await.map(|ready| ready.body).map_err(ContentError::from);
@@ -90,7 +91,7 @@ impl Contents for EngineContents {
         });
     }
 
-    fn is_due(&self, version: i64) -> bool {
+    fn is_due(&self, version: VersionId) -> bool {
         self.engine.is_due(version)
     }
 
@@ -98,7 +99,7 @@ impl Contents for EngineContents {
         self.engine.has_timeless()
     }
 
-    fn revalidate(&self, version: i64, then: Then<bool>) {
+    fn revalidate(&self, version: VersionId, then: Then<bool>) {
         let engine = Arc::clone(&self.engine);
         self.runtime.spawn(async move {
             let is_current = engine.revalidate(version).await;
@@ -106,17 +107,17 @@ impl Contents for EngineContents {
         });
     }
 
-    fn size(&self, version: i64, then: Then<Result<u64, ContentError>>) {
+    fn size(&self, version: VersionId, then: Then<Result<u64, ContentError>>) {
         let engine = Arc::clone(&self.engine);
         self.runtime.spawn(async move { then(engine.size(version).await.map_err(ContentError::from)) });
     }
 
-    fn expect_sizes(&self, versions: Vec<i64>) {
+    fn expect_sizes(&self, versions: Vec<VersionId>) {
         let _runtime = self.runtime.enter();
         self.engine.expect_sizes(versions);
     }
 
-    fn verified(&self, version: i64) -> Option<bool> {
+    fn verified(&self, version: VersionId) -> Option<bool> {
         if self.engine.streaming(version) {
             return Some(false);
         }

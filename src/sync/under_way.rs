@@ -1,5 +1,6 @@
 //! Work that is done once for a version, however many want it at the same time.
 
+use crate::catalog::VersionId;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
@@ -9,7 +10,7 @@ use super::lock::locked;
 
 /// What is being done for versions. Cheap to clone. The lock is held for a look or an assignment.
 #[derive(Clone, Debug)]
-pub(super) struct UnderWay<T>(Arc<Mutex<HashMap<i64, Arc<OnceCell<T>>>>>);
+pub(super) struct UnderWay<T>(Arc<Mutex<HashMap<VersionId, Arc<OnceCell<T>>>>>);
 
 impl<T> Default for UnderWay<T> {
     fn default() -> Self {
@@ -19,7 +20,7 @@ impl<T> Default for UnderWay<T> {
 
 impl<T: Clone + Send + Sync + 'static> UnderWay<T> {
     /// Does `work` for a version, or waits for whoever does it already. It goes on if nobody waits any more. `None` if it panics.
-    pub(super) async fn once(&self, version: i64, work: impl Future<Output = T> + Send + 'static) -> Option<T> {
+    pub(super) async fn once(&self, version: VersionId, work: impl Future<Output = T> + Send + 'static) -> Option<T> {
         let own = self.clone();
         let cell = Arc::clone(locked(&own.0).entry(version).or_default());
         let task = tokio::spawn(async move {

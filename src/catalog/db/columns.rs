@@ -1,5 +1,6 @@
 //! Rows of tables, and the columns that they are read from.
 
+use crate::catalog::model::ids::VersionId;
 use rusqlite::Connection;
 use rusqlite::Row;
 
@@ -20,7 +21,7 @@ pub(in crate::catalog) const MEMBER_HERE: &str = "EXISTS (SELECT 1 FROM member m
      WHERE m.version = v.id AND (m.state IN (1, 3) OR m.state = 0 AND p.whole))";
 
 pub(in crate::catalog) fn member(row: &Row<'_>, first: usize) -> rusqlite::Result<Option<MemberRow>> {
-    let Some(version) = row.get::<_, Option<i64>>(first)? else { return Ok(None) };
+    let Some(version) = row.get::<_, Option<VersionId>>(first)? else { return Ok(None) };
     let unsigned = |index: usize| row.get::<_, i64>(first + index).map(i64::unsigned_abs);
     let hashes: Option<Vec<u8>> = row.get(first + 8)?;
     Ok(Some(MemberRow {

@@ -503,6 +503,7 @@ pub(in crate::catalog) fn open_reader(path: &Path) -> Result<Connection, Catalog
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::model::ids::VersionId;
 
     #[test]
     fn a_cache_of_the_first_schema_is_brought_to_the_newest_and_keeps_what_it_has() {
@@ -530,7 +531,7 @@ mod tests {
         let row = crate::catalog::PackageRow { rset: 1, url: "p".to_owned(), ..Default::default() };
         assert_eq!(transaction.put_package(&row).unwrap(), transaction.put_package(&row).unwrap());
         transaction.commit().unwrap();
-        assert!(writer.readers().ask(|reader| reader.version(8)).unwrap().is_some());
+        assert!(writer.readers().ask(|reader| reader.version(VersionId::new(8))).unwrap().is_some());
     }
 
     #[test]
@@ -588,6 +589,6 @@ mod tests {
         // The history of what is a directory now is found.
         let found = readers.ask(|reader| reader.lookup_ever(8, crate::path::SELF)).unwrap().unwrap();
         let versions = readers.ask(|reader| reader.versions_of(reader.ever(found)?.resource)).unwrap();
-        assert_eq!(versions.iter().map(|version| version.id).collect::<Vec<_>>(), [8]);
+        assert_eq!(versions.iter().map(|version| version.id).collect::<Vec<_>>(), [VersionId::new(8)]);
     }
 }

@@ -1,5 +1,6 @@
 //! How a transaction keeps the tree: directories, live counts, files that become directories.
 
+use crate::catalog::model::ids::VersionId;
 use std::collections::BTreeSet;
 use std::collections::HashMap;
 
@@ -20,7 +21,7 @@ type Result<T> = std::result::Result<T, CatalogError>;
 #[derive(Clone, Copy, Debug)]
 pub(in crate::catalog) struct NameRow {
     pub(in crate::catalog) id: i64,
-    pub(in crate::catalog) version: Option<i64>,
+    pub(in crate::catalog) version: Option<VersionId>,
     live: i64,
     hidden: i64,
 }
@@ -114,8 +115,8 @@ impl Numbers {
 }
 
 /// Brings the versions of one name, the current one and those before it, to another.
-fn rename(connection: &Connection, (name, current): (i64, i64), to: i64) -> Result<()> {
-    connection.prepare_cached("UPDATE version SET name = ?2 WHERE id = ?1")?.execute([current, to])?;
+fn rename(connection: &Connection, (name, current): (i64, VersionId), to: i64) -> Result<()> {
+    connection.prepare_cached("UPDATE version SET name = ?2 WHERE id = ?1")?.execute(rusqlite::params![current, to])?;
     connection
         .prepare_cached("UPDATE version SET name = ?2 WHERE name = ?1 AND until IS NOT NULL")?
         .execute([name, to])?;
@@ -166,7 +167,7 @@ impl Tree {
         name: &str,
         rset: i64,
         uri: Option<&str>,
-        version: Option<i64>,
+        version: Option<VersionId>,
     ) -> Result<i64> {
         let id = self.next_name;
         self.next_name += 1;
@@ -237,7 +238,7 @@ impl Tree {
         connection: &Connection,
         parent: i64,
         name: &str,
-        (NameRow { id, hidden, .. }, version): (NameRow, i64),
+        (NameRow { id, hidden, .. }, version): (NameRow, VersionId),
         uri: &str,
     ) -> Result<()> {
         // It stays its own set's, whichever set makes it a directory.
@@ -262,7 +263,7 @@ impl Tree {
                         COALESCE(max(COALESCE(v.until, p.until), COALESCE(p.until, v.until)), v.begin)
                  FROM version v, (SELECT max(until) AS until FROM version WHERE name = ?1 AND until IS NOT NULL) p WHERE v.id = ?2",
             )?
-            .query_row([moved, version], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            .query_row(params![moved, version], |row| Ok((row.get(0)?, row.get(1)?)))?;
         self.span(id, born, died);
         self.moved.push((id, moved));
         connection.prepare_cached("UPDATE name SET hidden = ?2 WHERE id = ?1")?.execute([moved, hidden])?;
@@ -422,7 +423,7 @@ impl Tree {
             }
         }
         for directory in shrunk {
-            let lone: Option<(i64, i64, Option<String>, i64, i64)> = connection
+            let lone: Option<(i64, VersionId, Option<String>, i64, i64)> = connection
                 .prepare_cached(
                     "SELECT s.id, s.version, s.uri, s.rset, s.hidden FROM name s
                      WHERE s.parent = ?1 AND s.name = ?2 AND s.version IS NOT NULL

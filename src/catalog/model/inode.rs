@@ -1,5 +1,7 @@
 //! Inode numbers.
 
+use crate::catalog::model::ids::VersionId;
+
 /// The inode number of the root.
 pub const ROOT_INO: u64 = 1;
 
@@ -14,8 +16,8 @@ pub fn directory_ino(name: i64) -> u64 {
 
 /// The inode number of a version.
 #[must_use]
-pub fn version_ino(version: i64) -> u64 {
-    version.unsigned_abs() << 1 | 1
+pub fn version_ino(version: VersionId) -> u64 {
+    version.number().unsigned_abs() << 1 | 1
 }
 
 /// What an inode number stands for.
@@ -24,7 +26,7 @@ pub enum Inode {
     /// The directory with this name number.
     Directory(i64),
     /// The version with this number.
-    Version(i64),
+    Version(VersionId),
 }
 
 impl Inode {
@@ -35,7 +37,7 @@ impl Inode {
         match (ino, ino & 1) {
             (ROOT_INO, _) => Some(Self::Directory(ROOT)),
             (_, 0) if number > ROOT => Some(Self::Directory(number)),
-            (_, 1) => Some(Self::Version(number)),
+            (_, 1) => Some(Self::Version(VersionId::new(number))),
             _ => None,
         }
     }

@@ -1,5 +1,6 @@
 //! Members of packages.
 
+use crate::catalog::model::ids::VersionId;
 use crate::document::Hashes;
 
 /// What is known of the content of a member.
@@ -19,7 +20,7 @@ pub enum MemberState {
 #[derive(Clone, Debug)]
 pub struct MemberRow {
     /// The version.
-    pub version: i64,
+    pub version: VersionId,
     /// The package.
     pub package: i64,
     /// Where its local header begins.
@@ -48,7 +49,7 @@ pub struct MemberRow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Looked {
     /// The version that has it as its content.
-    pub version: i64,
+    pub version: VersionId,
     /// What it is.
     pub state: MemberState,
     /// The epoch of the package whose bytes were looked at.
@@ -72,7 +73,7 @@ pub struct UnseenMember {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attached {
     /// This version of the same step, of which the same was listed, has it now.
-    New(i64),
+    New(VersionId),
     /// It has it now, or had something as good.
     Yes,
     /// No such resource is in the tree.

@@ -1,5 +1,6 @@
 //! Nodes of the tree, and versions.
 
+use crate::catalog::model::ids::VersionId;
 use crate::catalog::model::members::MemberRow;
 use crate::catalog::model::record::Extra;
 use crate::document::Datetime;
@@ -51,7 +52,7 @@ pub struct DirEntry {
 #[derive(Clone, Debug)]
 pub struct VersionRow {
     /// Its number.
-    pub id: i64,
+    pub id: VersionId,
     /// The number of its name.
     pub name: i64,
     /// What is fetched.

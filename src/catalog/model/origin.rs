@@ -1,5 +1,6 @@
 //! How a version came to be, and what a change did to the tree.
 
+use crate::catalog::model::ids::VersionId;
 use crate::document::Change;
 
 /// How a version came, or went.
@@ -104,7 +105,7 @@ pub enum Changed {
 #[derive(Clone, Copy, Debug)]
 pub struct Moved {
     /// Its number from now on.
-    pub version: i64,
+    pub version: VersionId,
     /// Whether it is what the tree shows now.
     pub is_shown: bool,
 }

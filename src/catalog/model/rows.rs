@@ -1,5 +1,6 @@
 //! What is asked of the catalog and told by it, as plain values.
 
+use crate::catalog::model::ids::VersionId;
 use std::collections::BTreeSet;
 use std::collections::HashSet;
 
@@ -82,7 +83,7 @@ pub struct Upserted {
     /// What the entry came to.
     pub outcome: Outcome,
     /// The version that is current now.
-    pub version: Option<i64>,
+    pub version: Option<VersionId>,
 }
 
 /// What a set was first filled from, or what its changes came from, and why.

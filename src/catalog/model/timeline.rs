@@ -11,6 +11,7 @@
 //! What is told is best told from the oldest to the newest, but need not be: between two moments of which complete lists are
 //! known, only what changes tell can have happened.
 
+use crate::catalog::model::ids::VersionId;
 use crate::catalog::model::origin::How;
 use crate::catalog::model::same_bytes::{Listed, Sameness};
 use crate::document::Change;
@@ -41,9 +42,9 @@ impl Facts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::catalog) enum Origin {
     /// This version.
-    Row(i64),
+    Row(VersionId),
     /// The same as this version, at another time.
-    Copy(i64),
+    Copy(VersionId),
     /// What is being told of.
     Told,
 }
@@ -402,7 +403,7 @@ mod tests {
     fn mounted(history: &History) -> Vec<Span> {
         let now = truth(history, FIRST);
         let span = now.map(|(content, lastmod)| Span {
-            origin: Origin::Row(8),
+            origin: Origin::Row(VersionId::new(8)),
             begin: lastmod,
             until: None,
             how: None,
@@ -417,7 +418,7 @@ mod tests {
         let mut spans = timeline.spans;
         for span in &mut spans {
             if !matches!(span.origin, Origin::Row(_)) {
-                span.origin = Origin::Row(*next);
+                span.origin = Origin::Row(VersionId::new(*next));
                 *next += 1;
             }
         }

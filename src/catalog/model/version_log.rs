@@ -1,5 +1,6 @@
 //! A version as the log of its resource has it.
 
+use crate::catalog::model::ids::VersionId;
 use crate::catalog::model::origin::How;
 use crate::document::Datetime;
 use crate::document::Hashes;
@@ -23,7 +24,7 @@ pub enum Whence {
 #[derive(Clone, Debug)]
 pub struct VersionLog {
     /// Its number.
-    pub id: i64,
+    pub id: VersionId,
     /// When it came into force.
     pub begin: Datetime,
     /// Until when it was; none if it still is.

@@ -1,5 +1,6 @@
 //! What is listed beside what is in the tree, without changing anything.
 
+use crate::catalog::model::ids::VersionId;
 use rusqlite::Connection;
 use rusqlite::params;
 
@@ -124,13 +125,13 @@ impl<'r> Comparison<'r> {
         self.version(version, record, snapshot)
     }
 
-    fn version(&self, version: i64, record: &Record, snapshot: Option<Snapshot>) -> Result<Compared> {
+    fn version(&self, version: VersionId, record: &Record, snapshot: Option<Snapshot>) -> Result<Compared> {
         let mut statement = self.connection().prepare_cached(concat!(
             "SELECT mtime, dated, CASE WHEN settled THEN NULL ELSE size END, hashes, change, begin, ",
             seen!(),
             " FROM version v WHERE id = ?1"
         ))?;
-        Ok(statement.query_row([version, snapshot.map_or(0, Snapshot::kinds)], |row| {
+        Ok(statement.query_row(rusqlite::params![version, snapshot.map_or(0, Snapshot::kinds)], |row| {
             let changed = How::of(row.get(4)?).is_some_and(How::is_change);
             let (begin, seen) = (row.get(5)?, row.get(6)?);
             if changed && snapshot.is_some_and(|snapshot| snapshot.is_before(begin, seen)) {
@@ -231,7 +232,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn versions_with(&self, object: i64) -> Result<Vec<i64>> {
+    pub fn versions_with(&self, object: i64) -> Result<Vec<VersionId>> {
         let mut statement = self.connection().prepare_cached("SELECT id FROM version WHERE object = ?1")?;
         Ok(statement.query_map([object], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
     }
@@ -252,7 +253,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn current_with(&self, sha256: &[u8; 32], limit: usize) -> Result<Vec<i64>> {
+    pub fn current_with(&self, sha256: &[u8; 32], limit: usize) -> Result<Vec<VersionId>> {
         let mut statement = self.connection().prepare_cached(
             "SELECT v.id FROM object o JOIN version v ON v.object = o.id
              WHERE o.sha256 = ?1 AND v.until IS NULL LIMIT ?2",
@@ -266,7 +267,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn members_here(&self, after: i64, limit: usize) -> Result<Vec<i64>> {
+    pub fn members_here(&self, after: i64, limit: usize) -> Result<Vec<VersionId>> {
         let mut statement = self.connection().prepare_cached(
             "SELECT m.version FROM member m JOIN version v ON v.id = m.version
              WHERE m.version > ?1 AND m.state IN (1, 3) AND v.object IS NULL ORDER BY m.version LIMIT ?2",
@@ -279,7 +280,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn path_of(&self, version: i64) -> Result<String> {
+    pub fn path_of(&self, version: VersionId) -> Result<String> {
         let name =
             self.connection().query_row("SELECT name FROM version WHERE id = ?1", [version], |row| row.get(0))?;
         Ok(names(self.connection(), name, ROOT)?.join("/"))

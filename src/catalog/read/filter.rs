@@ -4,6 +4,7 @@ use crate::catalog::db::meta::{KEY, selected_key};
 use crate::catalog::db::names::LEFT_OUT;
 use crate::catalog::db::pool::Reader;
 use crate::catalog::error::CatalogError;
+use crate::catalog::model::ids::VersionId;
 
 type Result<T> = std::result::Result<T, CatalogError>;
 
@@ -40,7 +41,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn is_left_out(&self, version: i64) -> Result<bool> {
+    pub fn is_left_out(&self, version: VersionId) -> Result<bool> {
         let mut statement = self.connection().prepare_cached(&format!(
             "SELECT EXISTS (SELECT 1 FROM version v JOIN name n ON n.id = v.name WHERE v.id = ?1 AND {LEFT_OUT})"
         ))?;

@@ -1,5 +1,6 @@
 //! Where the links of resources lead: to other resources of the mirror, and to what lies elsewhere.
 
+use crate::catalog::model::ids::VersionId;
 use rusqlite::OptionalExtension;
 use rusqlite::params;
 
@@ -41,7 +42,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn related(&self, version: i64) -> Result<Vec<Related>> {
+    pub fn related(&self, version: VersionId) -> Result<Vec<Related>> {
         let Some(row) = self.version(version)? else { return Ok(Vec::new()) };
         let mut all = Vec::new();
         for link in &row.extra.links {

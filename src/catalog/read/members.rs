@@ -1,5 +1,6 @@
 //! Members of packages.
 
+use crate::catalog::model::ids::VersionId;
 use rusqlite::OptionalExtension;
 use rusqlite::params;
 
@@ -47,7 +48,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn patches(&self, version: i64) -> Result<Vec<(String, MemberRow)>> {
+    pub fn patches(&self, version: VersionId) -> Result<Vec<(String, MemberRow)>> {
         let mut statement = self.connection().prepare_cached(
             "SELECT m.version, m.package, m.header, m.compressed, m.size, m.crc, m.name_length, m.deflated, NULL, 0, 0,
                     p.epoch, m.type FROM patch m JOIN package p ON p.id = m.package WHERE m.version = ?1",
@@ -63,13 +64,13 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn version_before(&self, version: i64) -> Result<Option<i64>> {
+    pub fn version_before(&self, version: VersionId) -> Result<Option<VersionId>> {
         let mut statement = self.connection().prepare_cached(
             "SELECT b.id, b.gone FROM version v JOIN version b ON b.name = v.name AND b.until IS NOT NULL
              AND COALESCE(b.change, 0) < 16
              WHERE v.id = ?1 AND (b.begin, b.id) < (v.begin, v.id) ORDER BY b.begin DESC, b.id DESC LIMIT 1",
         )?;
-        let found: Option<(i64, Option<i64>)> =
+        let found: Option<(VersionId, Option<i64>)> =
             statement.query_row([version], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
         Ok(found.filter(|(_, gone)| gone.is_none()).map(|(id, _)| id))
     }

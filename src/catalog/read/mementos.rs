@@ -1,5 +1,6 @@
 //! Mementos and TimeMaps of a resource.
 
+use crate::catalog::model::ids::VersionId;
 use rusqlite::OptionalExtension;
 
 use crate::catalog::db::pool::Reader;
@@ -14,7 +15,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn mementos(&self, version: i64) -> Result<Vec<MementoRow>> {
+    pub fn mementos(&self, version: VersionId) -> Result<Vec<MementoRow>> {
         let mut statement = self.connection().prepare_cached(
             "SELECT url, datetime, negotiated, gone, original FROM memento WHERE version = ?1 ORDER BY negotiated, url",
         )?;

@@ -3,6 +3,7 @@
 //! As of a moment, the resource of a name is a file under that name, or `@self` in a directory of it, by what lay
 //! in it then; as in the current tree, and wherever it lies there now.
 
+use crate::catalog::model::ids::VersionId;
 use rusqlite::OptionalExtension;
 use rusqlite::Row;
 use rusqlite::params;
@@ -42,7 +43,7 @@ pub(in crate::catalog) const THEN: &str =
 impl Name {
     fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
         let file = |first: usize| -> rusqlite::Result<Option<(i64, Node)>> {
-            let Some(version) = row.get::<_, Option<i64>>(first)? else { return Ok(None) };
+            let Some(version) = row.get::<_, Option<VersionId>>(first)? else { return Ok(None) };
             let size = row.get::<_, Option<i64>>(first + 3)?.map(i64::unsigned_abs);
             let node = Node::File { ino: version_ino(version), mtime: row.get(first + 2)?, size };
             Ok(Some((row.get(first + 1)?, node)))
@@ -127,7 +128,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn version_at(&self, resource: i64, moment: Datetime) -> Result<Option<i64>> {
+    pub fn version_at(&self, resource: i64, moment: Datetime) -> Result<Option<VersionId>> {
         let found = self.own_at(resource, moment.nanos())?.and_then(|node| Inode::from_ino(node.ino()));
         Ok(found.and_then(|inode| if let Inode::Version(version) = inode { Some(version) } else { None }))
     }

@@ -1,5 +1,6 @@
 //! Questions to the catalog, each over a read-only connection of its own.
 
+use crate::catalog::model::ids::VersionId;
 use rusqlite::OptionalExtension;
 use rusqlite::Row;
 use rusqlite::params;
@@ -88,7 +89,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn before(&self, version: i64) -> Result<Option<i64>> {
+    pub fn before(&self, version: VersionId) -> Result<Option<VersionId>> {
         let mut statement = self.connection().prepare_cached(
             "SELECT version FROM (
                  SELECT b.version, b.hidden FROM version v JOIN name n ON n.id = v.name
@@ -102,7 +103,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn following(&self, version: i64, limit: usize) -> Result<Vec<i64>> {
+    pub fn following(&self, version: VersionId, limit: usize) -> Result<Vec<VersionId>> {
         let mut statement = self.connection().prepare_cached(
             "SELECT version FROM (
                  SELECT f.version, f.hidden FROM version v JOIN name n ON n.id = v.name
@@ -148,7 +149,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails, or the row says what no row of ours can say.
-    pub fn version(&self, version: i64) -> Result<Option<VersionRow>> {
+    pub fn version(&self, version: VersionId) -> Result<Option<VersionRow>> {
         let mut statement = self.connection().prepare_cached(&format!(
             "SELECT v.name, v.begin, v.until, v.mtime, v.dated, v.size, v.hashes, t.type, v.extra, {URI},
                     r.directory, o.sha256, o.size, o.verified, v.settled, v.served, {MEMBER}
@@ -201,7 +202,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn place(&self, version: i64) -> Result<Option<Place>> {
+    pub fn place(&self, version: VersionId) -> Result<Option<Place>> {
         let mut statement = self.connection().prepare_cached(&format!(
             "SELECT o.sha256, o.size, o.verified, o.used, {MEMBER} FROM version v LEFT JOIN object o ON o.id = v.object
              LEFT JOIN member m ON m.version = v.id LEFT JOIN package p ON p.id = m.package WHERE v.id = ?1"
@@ -222,7 +223,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn missing(&self, after: i64, upto: i64, limit: usize) -> Result<Vec<(i64, Option<u64>)>> {
+    pub fn missing(&self, after: i64, upto: i64, limit: usize) -> Result<Vec<(VersionId, Option<u64>)>> {
         let mut statement = self.connection().prepare_cached(&format!(
             "SELECT id, size FROM version v WHERE id > ?1 AND id <= ?3 AND until IS NULL AND object IS NULL
              AND NOT {MEMBER_HERE}{} ORDER BY id LIMIT ?2",
@@ -253,7 +254,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn below(&self, name: i64, mut visit: impl FnMut(i64, Option<u64>, bool)) -> Result<()> {
+    pub fn below(&self, name: i64, mut visit: impl FnMut(VersionId, Option<u64>, bool)) -> Result<()> {
         let mut statement = self.connection().prepare_cached(&format!(
             "WITH RECURSIVE below (id) AS (
                  SELECT ?1 UNION ALL SELECT n.id FROM name n JOIN below b ON n.parent = b.id
@@ -355,7 +356,7 @@ pub(in crate::catalog) fn size(row: &Row<'_>, index: usize) -> rusqlite::Result<
 }
 
 pub(in crate::catalog) fn node(row: &Row<'_>, first: usize) -> rusqlite::Result<Node> {
-    match row.get::<_, Option<i64>>(first + 2)? {
+    match row.get::<_, Option<VersionId>>(first + 2)? {
         None => Ok(Node::Directory { ino: directory_ino(row.get(first)?), changed: row.get(first + 1)? }),
         Some(version) => {
             Ok(Node::File { ino: version_ino(version), mtime: row.get(first + 3)?, size: size(row, first + 4)? })

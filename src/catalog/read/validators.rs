@@ -1,5 +1,6 @@
 //! Content of which only its server knows whether it is current.
 
+use crate::catalog::model::ids::VersionId;
 use rusqlite::OptionalExtension;
 
 use crate::catalog::db::meta::TIMELESS;
@@ -23,7 +24,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn known_content(&self, version: i64) -> Result<Option<KnownContent>> {
+    pub fn known_content(&self, version: VersionId) -> Result<Option<KnownContent>> {
         let mut statement = self.connection().prepare_cached(
             "SELECT v.etag, v.last_modified, m.type, v.checked FROM validators v LEFT JOIN media m ON m.id = v.media
                  WHERE v.version = ?1",
@@ -39,7 +40,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn timeless(&self) -> Result<Vec<i64>> {
+    pub fn timeless(&self) -> Result<Vec<VersionId>> {
         if !self.has_timeless()? {
             return Ok(Vec::new());
         }

@@ -3,6 +3,7 @@
 //! A file is named by the second in which its version came into force; within one second a fraction, then `~2`,
 //! tell it from those that were known before it. So no name ever moves to another version.
 
+use crate::catalog::model::ids::VersionId;
 use std::collections::HashMap;
 use std::collections::HashSet;
 
@@ -124,14 +125,14 @@ impl Reader {
     }
 
     /// The mementos of a resource by version, and whether their server said that they are no more.
-    fn memento_places(&self, resource: i64) -> Result<HashMap<i64, Vec<(String, bool)>>> {
+    fn memento_places(&self, resource: i64) -> Result<HashMap<VersionId, Vec<(String, bool)>>> {
         let facts = "m.version, m.url, m.gone, m.negotiated";
         let mut statement = self.connection().prepare_cached(&format!(
             "{OWN} SELECT {facts} FROM own JOIN version v ON v.name = own.id AND v.until IS NOT NULL JOIN memento m ON m.version = v.id
              UNION ALL SELECT {facts} FROM own JOIN name n ON n.id = own.id JOIN memento m ON m.version = n.version
              ORDER BY 4, 2"
         ))?;
-        let mut places: HashMap<i64, Vec<(String, bool)>> = HashMap::new();
+        let mut places: HashMap<VersionId, Vec<(String, bool)>> = HashMap::new();
         let mut rows = statement.query(params![resource, SELF])?;
         while let Some(row) = rows.next()? {
             places.entry(row.get(0)?).or_default().push((row.get(1)?, row.get::<_, i64>(2)? > 0));
@@ -143,7 +144,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn can_be_had(&self, version: i64) -> Result<bool> {
+    pub fn can_be_had(&self, version: VersionId) -> Result<bool> {
         let mut statement = self.connection().prepare_cached(
             "SELECT EXISTS (SELECT 1 FROM version v WHERE v.id = ?1 AND (v.until IS NULL OR v.object IS NOT NULL
                  OR instr(v.extra, 'memento') OR EXISTS (SELECT 1 FROM member m WHERE m.version = v.id AND m.state != 2)

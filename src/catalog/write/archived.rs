@@ -4,6 +4,7 @@
 //! What the Source itself said of a resource stands. A memento of the same second or of the same bytes is another
 //! place for a version that is known; any other is a version of its own, between those that are known.
 
+use crate::catalog::model::ids::VersionId;
 use std::collections::HashMap;
 use std::collections::HashSet;
 
@@ -54,18 +55,18 @@ fn urls(mementos: &[Memento]) -> HashSet<&str> {
 #[derive(Default)]
 struct Places {
     /// By URL, the version that it has, and of what time.
-    urls: HashMap<String, (i64, Option<Datetime>)>,
+    urls: HashMap<String, (VersionId, Option<Datetime>)>,
     /// How many there are of a version.
-    counts: HashMap<i64, usize>,
+    counts: HashMap<VersionId, usize>,
 }
 
 impl Places {
-    fn count(&mut self, version: i64, there: bool) {
+    fn count(&mut self, version: VersionId, there: bool) {
         *self.counts.entry(version).or_insert(0) += usize::from(there);
     }
 
     /// Whether a place is to be kept: it is known, or there are not too many of its version.
-    fn take(&mut self, version: i64, memento: &Memento) -> bool {
+    fn take(&mut self, version: VersionId, memento: &Memento) -> bool {
         if self.urls.get(&memento.url).is_some_and(|(known, _)| *known == version) {
             return true;
         }
@@ -80,7 +81,7 @@ impl Places {
 
 /// A version of the resource whose history is being put in order.
 pub(in crate::catalog) struct Known {
-    id: i64,
+    id: VersionId,
     begin: i64,
     until: Option<i64>,
     archived: bool,
@@ -148,7 +149,7 @@ impl Transaction<'_> {
     }
 
     /// The other versions that the entry of a version links to.
-    pub(in crate::catalog) fn linked(&mut self, version: Option<i64>, record: &Record) -> Result<()> {
+    pub(in crate::catalog) fn linked(&mut self, version: Option<VersionId>, record: &Record) -> Result<()> {
         let Some(version) = version.filter(|_| !record.mementos.is_empty()) else { return Ok(()) };
         let name: i64 = self
             .connection()
@@ -208,7 +209,7 @@ impl Transaction<'_> {
     }
 
     /// The same bytes in other words: where a version could be had that was never in force, the next can.
-    pub(in crate::catalog) fn inherit_places(&self, before: i64, next: i64) -> Result<()> {
+    pub(in crate::catalog) fn inherit_places(&self, before: VersionId, next: VersionId) -> Result<()> {
         let (name, never_in_force): (i64, bool) = self
             .connection()
             .prepare_cached("SELECT name, until <= begin FROM version WHERE id = ?1")?
@@ -302,7 +303,7 @@ impl Transaction<'_> {
         let mut rows = statement.query(params![resource, SELF])?;
         while let Some(row) = rows.next()? {
             let datetime = row.get::<_, Option<i64>>(2)?.map(Datetime::from_nanos);
-            let (url, version): (String, i64) = (row.get(0)?, row.get(1)?);
+            let (url, version): (String, VersionId) = (row.get(0)?, row.get(1)?);
             places.count(version, row.get::<_, i64>(3)? == 0);
             if wanted.contains(url.as_str()) {
                 places.urls.insert(url, (version, datetime));
@@ -328,7 +329,7 @@ impl Transaction<'_> {
     }
 
     /// Keeps a place of a version; returns whether that says anything new.
-    fn put_place(&self, version: i64, memento: &Memento) -> Result<bool> {
+    fn put_place(&self, version: VersionId, memento: &Memento) -> Result<bool> {
         // What is known until the next one is not made less sure by who knows it up to a moment only.
         let long_ago = self.now.saturating_sub(GONE);
         let rows = self
@@ -350,15 +351,14 @@ impl Transaction<'_> {
         Ok(rows > 0)
     }
 
-    fn insert_archived(&mut self, resource: i64, memento: &Memento) -> Result<i64> {
+    fn insert_archived(&mut self, resource: i64, memento: &Memento) -> Result<VersionId> {
         let rset: i64 = self
             .connection()
             .prepare_cached("SELECT rset FROM name WHERE id = ?1")?
             .query_row([resource], |row| row.get(0))?;
         self.tree.ensure_self(&self.transaction, resource, rset)?;
         self.remembered.any = Some(true);
-        let id = self.next_version;
-        self.next_version += 1;
+        let id = self.new_version();
         let media = self.media(memento.media.as_deref())?;
         let hashes = (!memento.hashes.is_empty()).then(|| memento.hashes.to_bytes());
         let size = memento.size.and_then(|size| i64::try_from(size).ok());
@@ -455,7 +455,7 @@ impl Transaction<'_> {
             // What the Source itself said of that very moment stands.
             let until = if own_begins.contains(&version.begin) { version.begin } else { until };
             if version.until != Some(until) {
-                update.execute([version.id, until])?;
+                update.execute(params![version.id, until])?;
                 let (begin, end) = changed.unwrap_or((version.begin, until));
                 changed = Some((begin.min(version.begin), end.max(until)));
             }
@@ -484,22 +484,22 @@ impl Transaction<'_> {
             let connection = self.connection();
             connection
                 .prepare_cached("UPDATE OR IGNORE memento SET version = ?2 WHERE version = ?1")?
-                .execute([version.id, same.id])?;
-            connection.prepare_cached("DELETE FROM memento WHERE version = ?1")?.execute([version.id])?;
+                .execute(params![version.id, same.id])?;
+            connection.prepare_cached("DELETE FROM memento WHERE version = ?1")?.execute(params![version.id])?;
             self.take_over(version.id, same.id)?;
-            connection.prepare_cached("UPDATE version SET name = 0 WHERE id = ?1")?.execute([version.id])?;
+            connection.prepare_cached("UPDATE version SET name = 0 WHERE id = ?1")?.execute(params![version.id])?;
         }
         Ok(any)
     }
 
     /// A version is another one in other words: it takes its place among the names below `.versions`, and its content.
-    pub(in crate::catalog) fn take_over(&self, from: i64, version: i64) -> Result<()> {
+    pub(in crate::catalog) fn take_over(&self, from: VersionId, version: VersionId) -> Result<()> {
         self.connection()
             .prepare_cached(
                 "UPDATE version SET rank = min(COALESCE(rank, id), (SELECT COALESCE(rank, id) FROM version WHERE id = ?1))
                  WHERE id = ?2",
             )?
-            .execute([from, version])?;
+            .execute(params![from, version])?;
         // What was read of the one is read of the other, unless that is said to be something else.
         self.connection()
             .prepare_cached(
@@ -508,7 +508,7 @@ impl Transaction<'_> {
                    AND version.served IS NULL AND (version.hashes IS NULL OR version.hashes = a.hashes)
                    AND (version.size IS NULL OR version.size = a.size)",
             )?
-            .execute([from, version])?;
+            .execute(params![from, version])?;
         Ok(())
     }
 
@@ -529,7 +529,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn place_is(&self, version: i64, url: &str, answered: Answered) -> Result<()> {
+    pub fn place_is(&self, version: VersionId, url: &str, answered: Answered) -> Result<()> {
         let (gone, original) = (answered == Answered::Gone, answered == Answered::Original);
         self.connection()
             .prepare_cached(
@@ -540,7 +540,7 @@ impl Transaction<'_> {
         if gone {
             self.connection()
                 .prepare_cached("UPDATE name SET changed = ?2 WHERE id = (SELECT name FROM version WHERE id = ?1)")?
-                .execute([version, self.now])?;
+                .execute(params![version, self.now])?;
         }
         Ok(())
     }

@@ -86,9 +86,8 @@ impl Transaction<'_> {
 
     fn add_to<'r>(&mut self, run: &mut Run<'r>, name: &str, record: &'r Record) -> Result<Upserted> {
         let media = self.media(record.media.as_deref())?;
-        let (id, version) = (self.tree.next_name, self.next_version);
+        let (id, version) = (self.tree.next_name, self.new_version());
         self.tree.next_name += 1;
-        self.next_version += 1;
         self.seen.insert(id);
         self.recent.add(record, version);
         self.tree.changes.name(directory_ino(run.parent), name);

@@ -4,6 +4,7 @@
 //! digests that it gives. One that is in the tree already does nothing; one that is older than the change
 //! which made the current version becomes history.
 
+use crate::catalog::model::ids::VersionId;
 use rusqlite::OptionalExtension;
 use rusqlite::params;
 
@@ -32,11 +33,11 @@ pub(in crate::catalog) struct Names {
 }
 
 /// The names of a resource, and the one that has its current version, with that.
-pub(in crate::catalog) type Found = (Names, Option<(i64, i64)>);
+pub(in crate::catalog) type Found = (Names, Option<(i64, VersionId)>);
 
 /// A superseded version that was current for some time.
 struct Lived {
-    id: i64,
+    id: VersionId,
     begin: i64,
     until: i64,
     gone: Option<i64>,
@@ -53,7 +54,7 @@ pub(in crate::catalog) const MOST_COMPARED: i64 = 64;
 
 /// One of the versions of a resource that began at the same moment.
 struct AtOnce {
-    id: i64,
+    id: VersionId,
     hashes: Hashes,
     until: Option<i64>,
     /// Whether its resource went when it ended.
@@ -62,7 +63,7 @@ struct AtOnce {
 
 /// The current version of a resource, as far as a change is compared with it.
 struct Current {
-    id: i64,
+    id: VersionId,
     begin: i64,
     how: Option<How>,
     hashes: Option<Vec<u8>>,
@@ -85,9 +86,9 @@ impl Transaction<'_> {
         directory: i64,
         record: &Record,
         how: How,
-        fresh: i64,
+        fresh: VersionId,
         again: bool,
-    ) -> Result<(Changed, Option<i64>)> {
+    ) -> Result<(Changed, Option<VersionId>)> {
         let (changed, version) = self.apply(rset, directory, record, how, fresh, again)?;
         if matches!(changed, Changed::Added | Changed::Updated | Changed::Past)
             && let Some(version) = version
@@ -104,9 +105,9 @@ impl Transaction<'_> {
         directory: i64,
         record: &Record,
         how: How,
-        fresh: i64,
+        fresh: VersionId,
         again: bool,
-    ) -> Result<(Changed, Option<i64>)> {
+    ) -> Result<(Changed, Option<VersionId>)> {
         let found = self.resource(directory, record)?;
         let current = match found {
             Some((_, Some((_, version)))) => Some(self.current_for(version, record)?),
@@ -215,13 +216,13 @@ impl Transaction<'_> {
 
     /// A list of the very moment of a change had its result already, and another change of that moment was put after it: what
     /// the list had is the version that this change made, and no other.
-    fn absorb_listed(&mut self, version: i64, record: &Record, how: How) -> Result<()> {
+    fn absorb_listed(&mut self, version: VersionId, record: &Record, how: How) -> Result<()> {
         if !how.is_exact() || record.hashes.is_empty() {
             return Ok(());
         }
         let listed_as = [None, Some(How::listed(Change::Created)), Some(How::listed(Change::Updated))];
         for listed_as in listed_as.map(|how| how.map(How::number)) {
-            let listed: Option<i64> = self
+            let listed: Option<VersionId> = self
                 .connection()
                 .prepare_cached(
                     "SELECT max(l.id) FROM version v JOIN version l ON l.name = v.name
@@ -274,7 +275,7 @@ impl Transaction<'_> {
 
     /// Whether lists of resources were made after a change without a time had been seen for the first time: then they, and not
     /// that change, tell what has come of its resource. `change` is the version that it made, or else it is a deletion.
-    fn is_in_lists(&self, names: Names, change: Option<i64>) -> Result<bool> {
+    fn is_in_lists(&self, names: Names, change: Option<VersionId>) -> Result<bool> {
         const LISTED_AT: &str =
             "(SELECT COALESCE(r.at, (SELECT CAST(m.value AS INTEGER) FROM meta m WHERE m.key = 'begun ' || r.id))
               FROM rset r JOIN name n ON n.rset = r.id WHERE n.id = ?1)";
@@ -300,7 +301,7 @@ impl Transaction<'_> {
         })
     }
 
-    fn current_for(&self, version: i64, record: &Record) -> Result<Current> {
+    fn current_for(&self, version: VersionId, record: &Record) -> Result<Current> {
         let media = record.media.as_deref();
         Ok(self
             .connection()
@@ -335,8 +336,8 @@ impl Transaction<'_> {
         current: Option<&Current>,
         record: &Record,
         how: How,
-        fresh: i64,
-    ) -> Result<Option<Option<i64>>> {
+        fresh: VersionId,
+    ) -> Result<Option<Option<VersionId>>> {
         let moment = record.begin.nanos();
         if how.kind() == Change::Deleted {
             if !how.is_exact() {
@@ -373,7 +374,7 @@ impl Transaction<'_> {
         }) {
             return Ok(Some(Some(current.id)));
         }
-        let known: Option<i64> = self
+        let known: Option<VersionId> = self
             .connection()
             .prepare_cached(
                 "SELECT id FROM version WHERE name IN (?1, ?2) AND until IS NOT NULL AND change = ?3 AND change < 4 AND hashes = ?4
@@ -385,7 +386,7 @@ impl Transaction<'_> {
     }
 
     /// One of the last superseded versions that a change without a time and without hashes made, by its `lastmod`.
-    fn known_by_lastmod(&self, names: Names, record: &Record, how: How, fresh: i64) -> Result<Option<i64>> {
+    fn known_by_lastmod(&self, names: Names, record: &Record, how: How, fresh: VersionId) -> Result<Option<VersionId>> {
         let Some(lastmod) = Listed::of(record).modified else { return Ok(None) };
         let mut statement = self.connection().prepare_cached(
             "SELECT max(id) FROM (
@@ -394,7 +395,7 @@ impl Transaction<'_> {
              WHERE change = ?2 AND dated = 1 AND mtime = ?3 AND id < ?4",
         )?;
         for name in [names.own, names.in_directory] {
-            let known: Option<i64> =
+            let known: Option<VersionId> =
                 statement.query_row(params![name, how.number(), lastmod, fresh, MOST_COMPARED], |row| row.get(0))?;
             if known.is_some() {
                 return Ok(known);
@@ -405,11 +406,11 @@ impl Transaction<'_> {
 
     /// The first version that a change made which has this time, and that can have these bytes. Of thousands at one time, those
     /// with the same hashes are found, and of others the newest are compared.
-    fn known_at(&self, names: Names, moment: i64, how: How, hashes: &Hashes) -> Result<Option<i64>> {
+    fn known_at(&self, names: Names, moment: i64, how: How, hashes: &Hashes) -> Result<Option<VersionId>> {
         const AT_ONCE: &str =
             "SELECT min(id) FROM version WHERE name IN (?1, ?2) AND begin = ?3 AND until = begin AND change = ?4";
         let own = hashes.to_bytes();
-        let among = |condition: &str, bytes: &[u8]| -> Result<Option<i64>> {
+        let among = |condition: &str, bytes: &[u8]| -> Result<Option<VersionId>> {
             let mut statement = self.connection().prepare_cached(&format!("{AT_ONCE} AND {condition}"))?;
             Ok(statement
                 .query_row(params![names.own, names.in_directory, moment, how.number(), bytes], |row| row.get(0))?)
@@ -434,8 +435,8 @@ impl Transaction<'_> {
             let mut rows = statement.query(params![name, moment, how.number(), MOST_COMPARED])?;
             while let Some(row) = rows.next()? {
                 if agree(row.get::<_, Option<Vec<u8>>>(1)?.as_deref(), hashes) {
-                    let id: i64 = row.get(0)?;
-                    found = Some(found.map_or(id, |known: i64| known.min(id)));
+                    let id: VersionId = row.get(0)?;
+                    found = Some(found.map_or(id, |known: VersionId| known.min(id)));
                 }
             }
         }
@@ -451,7 +452,7 @@ impl Transaction<'_> {
              WHERE name IN (?1, ?2) AND until > begin AND begin <= ?3 AND COALESCE(change, 0) < 16",
         )?;
         Ok(statement.query_row(params![names.own, names.in_directory, moment], |row| {
-            let Some(id) = row.get::<_, Option<i64>>(0)? else { return Ok(None) };
+            let Some(id) = row.get::<_, Option<VersionId>>(0)? else { return Ok(None) };
             Ok(Some(Lived {
                 id,
                 begin: row.get(1)?,
@@ -487,7 +488,7 @@ impl Transaction<'_> {
     }
 
     /// A deletion that is told when what came after it is known; false if nothing was in force then.
-    fn delete_past(&mut self, names: Names, moment: i64, how: How, fresh: i64) -> Result<bool> {
+    fn delete_past(&mut self, names: Names, moment: i64, how: How, fresh: VersionId) -> Result<bool> {
         if !how.is_exact() {
             return Ok(false);
         }
@@ -519,7 +520,7 @@ impl Transaction<'_> {
     }
 
     /// A version that was superseded before it was known: until the next one began, or the resource went.
-    fn insert_past(&mut self, names: Names, record: &Record, how: How) -> Result<i64> {
+    fn insert_past(&mut self, names: Names, record: &Record, how: How) -> Result<VersionId> {
         let begin = record.begin.nanos();
         let next: Option<i64> = self
             .connection()
@@ -555,7 +556,7 @@ impl Transaction<'_> {
         let until = until.unwrap_or(record.begin.nanos());
         self.connection()
             .prepare_cached("UPDATE version SET until = ?2, ended = ?3 WHERE id = ?1")?
-            .execute([version, until, self.now])?;
+            .execute(params![version, until, self.now])?;
         // Where its resource went, it is this one that did.
         let went = before.as_ref().filter(|before| before.until == until);
         let went = went.and_then(|before| Some((before.id, before.gone?, before.went)));
@@ -568,11 +569,11 @@ impl Transaction<'_> {
                 Some(moment) => self
                     .connection()
                     .prepare_cached("UPDATE version SET until = ?2 WHERE id = ?1")?
-                    .execute([before, moment])?,
+                    .execute(params![before, moment])?,
                 None => self
                     .connection()
                     .prepare_cached("UPDATE version SET gone = NULL, went = NULL, until = ?2 WHERE id = ?1")?
-                    .execute([before, record.begin.nanos()])?,
+                    .execute(params![before, record.begin.nanos()])?,
             };
             self.tree.changes.from(went_before.unwrap_or(record.begin.nanos()));
         }
@@ -580,7 +581,7 @@ impl Transaction<'_> {
         if let Some(before) = before.filter(|before| before.gone.is_none()) {
             self.connection()
                 .prepare_cached("UPDATE version SET until = ?2 WHERE id = ?1")?
-                .execute([before.id, begin])?;
+                .execute(params![before.id, begin])?;
         }
         self.lived(names.own, record.begin.nanos(), until)?;
         Ok(version)
@@ -592,7 +593,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn comes_after(&mut self, version: i64, told: &[i64], later: bool) -> Result<Option<Moved>> {
+    pub fn comes_after(&mut self, version: VersionId, told: &[VersionId], later: bool) -> Result<Option<Moved>> {
         let (name, begin): (i64, i64) = self
             .connection()
             .prepare_cached("SELECT name, begin FROM version WHERE id = ?1")?
@@ -615,7 +616,7 @@ impl Transaction<'_> {
             own = if moved == version { next } else { own };
             end = if moved == end { next } else { end };
         }
-        let last = self.next_version - 1;
+        let last = VersionId::new(self.next_version.number() - 1);
         if end != last {
             // Which list it is in, the order does not say; that of the resource is where it was.
             self.connection()
@@ -629,13 +630,13 @@ impl Transaction<'_> {
                 .prepare_cached(
                     "UPDATE version SET until = begin, gone = NULL, went = NULL, ended = COALESCE(ended, ?2) WHERE id = ?1",
                 )?
-                .execute([end, self.now])?;
+                .execute(params![end, self.now])?;
         }
         if is_current {
             self.relink(last)?;
             self.connection()
                 .prepare_cached("UPDATE name SET version = ?2, changed = ?3 WHERE id = ?1")?
-                .execute([name, last, self.now])?;
+                .execute(params![name, last, self.now])?;
             let (parent, leaf) = place(self.connection(), name)?;
             self.tree.count(&self.transaction, parent, &leaf, 0)?;
             self.judge(name)?;
@@ -663,28 +664,27 @@ impl Transaction<'_> {
 
     /// Gives a version the next number, and returns that. What it is called among versions stays; whoever has it open goes on
     /// with what it was.
-    fn renumber(&mut self, version: i64) -> Result<i64> {
+    fn renumber(&mut self, version: VersionId) -> Result<VersionId> {
         let Some(known) = VersionValues::load(self.connection(), version)? else { return Ok(version) };
-        let next = self.next_version;
-        self.next_version += 1;
-        let rank = known.rank.or(Some(version));
+        let next = self.new_version();
+        let rank = known.rank.or(Some(version.number()));
         VersionValues { id: next, rank, ..known }.insert(self.connection())?;
         self.inherit_member(version, next, &Hashes::default())?;
         self.connection()
             .prepare_cached("UPDATE patch SET version = ?2 WHERE version = ?1")?
-            .execute([version, next])?;
+            .execute(params![version, next])?;
         self.orphan(version, next)?;
         self.relink(next)?;
         Ok(next)
     }
 
     /// An earlier version of the same bytes, whose content is in the store; or, of the last [`MOST_BEFORE`], in a package.
-    pub(in crate::catalog) fn same_bytes_before(&self, names: Names, record: &Record) -> Result<Option<i64>> {
+    pub(in crate::catalog) fn same_bytes_before(&self, names: Names, record: &Record) -> Result<Option<VersionId>> {
         if record.hashes.is_empty() {
             return Ok(None);
         }
         let hashes = record.hashes.to_bytes();
-        let stored: Option<i64> = self
+        let stored: Option<VersionId> = self
             .connection()
             .prepare_cached(
                 "SELECT id FROM version WHERE name IN (?1, ?2) AND until IS NOT NULL AND object IS NOT NULL AND hashes = ?3
@@ -719,7 +719,7 @@ impl Transaction<'_> {
 
     /// The number that the next version will have.
     #[must_use]
-    pub fn next_version(&self) -> i64 {
+    pub fn next_version(&self) -> VersionId {
         self.next_version
     }
 }

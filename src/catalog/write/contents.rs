@@ -1,5 +1,6 @@
 //! Facts about content: what has come into the store, what has left it, what was learnt of sizes.
 
+use crate::catalog::model::ids::VersionId;
 use rusqlite::OptionalExtension;
 use rusqlite::params;
 
@@ -18,7 +19,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn store(&mut self, version: i64, content: &Content, now: Datetime) -> Result<bool> {
+    pub fn store(&mut self, version: VersionId, content: &Content, now: Datetime) -> Result<bool> {
         let size = i64::try_from(content.size).unwrap_or(i64::MAX);
         let other: Option<bool> = self
             .connection()
@@ -32,7 +33,7 @@ impl Transaction<'_> {
         }
     }
 
-    fn put(&self, version: i64, content: &Content, size: i64, now: Datetime) -> Result<bool> {
+    fn put(&self, version: VersionId, content: &Content, size: i64, now: Datetime) -> Result<bool> {
         let known: Option<i64> = self
             .connection()
             .prepare_cached("UPDATE object SET used = ?2, verified = max(verified, ?3) WHERE sha256 = ?1 RETURNING id")?
@@ -60,7 +61,7 @@ impl Transaction<'_> {
             .prepare_cached(
                 "UPDATE name SET changed = ?2 WHERE id = (SELECT name FROM version WHERE id = ?1 AND until IS NOT NULL)",
             )?
-            .execute([version, self.now])?;
+            .execute(params![version, self.now])?;
         Ok(known.is_none())
     }
 
@@ -68,10 +69,10 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn settle_size(&self, version: i64, size: u64) -> Result<()> {
+    pub fn settle_size(&self, version: VersionId, size: u64) -> Result<()> {
         self.connection()
             .prepare_cached("UPDATE version SET size = ?2, settled = 1 WHERE id = ?1 AND size IS NULL")?
-            .execute([version, i64::try_from(size).unwrap_or(i64::MAX)])?;
+            .execute(params![version, i64::try_from(size).unwrap_or(i64::MAX)])?;
         Ok(())
     }
 
@@ -80,7 +81,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn supersede(&mut self, version: i64, content: Option<&Content>, now: Datetime) -> Result<bool> {
+    pub fn supersede(&mut self, version: VersionId, content: Option<&Content>, now: Datetime) -> Result<bool> {
         let row: Option<(i64, i64, String)> = self
             .connection()
             .query_row(
@@ -91,8 +92,7 @@ impl Transaction<'_> {
             .optional()?;
         let Some((id, parent, name)) = row else { return self.supersede_past(version, content, now) };
         let Some(known) = VersionValues::load(self.connection(), version)? else { return Ok(false) };
-        let next = self.next_version;
-        self.next_version += 1;
+        let next = self.new_version();
         // Of what was never served, nothing was wrong but what had been said of its size; and without content, only the inode
         // is another. That is no version of its own.
         let phantom = content.is_none() || known.settled && known.served.is_none();
@@ -110,7 +110,7 @@ impl Transaction<'_> {
             came: known.came.filter(|_| phantom),
             went: None,
             ended: None,
-            rank: phantom.then(|| known.rank.unwrap_or(version)),
+            rank: phantom.then(|| known.rank.unwrap_or(version.number())),
             ..known
         }
         .insert(self.connection())?;
@@ -119,14 +119,15 @@ impl Transaction<'_> {
             self.orphan(version, next)?;
         }
         self.relink(next)?;
-        self.connection().execute("UPDATE name SET version = ?2, changed = ?3 WHERE id = ?1", [id, next, self.now])?;
+        self.connection()
+            .execute("UPDATE name SET version = ?2, changed = ?3 WHERE id = ?1", params![id, next, self.now])?;
         self.tree.changes.from(begin);
         self.tree.count(&self.transaction, parent, &name, 0)?;
         content.map_or(Ok(false), |content| self.store(next, content, now))
     }
 
     /// Another takes the place of a version that is no resource's any more: whoever has it open goes on with it.
-    pub(in crate::catalog) fn orphan(&self, version: i64, next: i64) -> Result<()> {
+    pub(in crate::catalog) fn orphan(&self, version: VersionId, next: VersionId) -> Result<()> {
         self.connection().execute("UPDATE OR IGNORE memento SET version = ?2 WHERE version = ?1", [version, next])?;
         self.connection().execute("DELETE FROM memento WHERE version = ?1", [version])?;
         self.connection().execute("DELETE FROM link WHERE version = ?1", [version])?;
@@ -134,28 +135,27 @@ impl Transaction<'_> {
         self.connection().execute(
             "UPDATE version SET name = 0, change = NULL, came = NULL, gone = NULL, went = NULL,
                  until = COALESCE(until, begin), ended = COALESCE(ended, ?2) WHERE id = ?1",
-            [version, self.now],
+            params![version, self.now],
         )?;
         Ok(())
     }
 
     /// The same of a superseded version whose size turned out to be another, or of which readers have seen bytes that failed
     /// verification.
-    fn supersede_past(&mut self, version: i64, content: Option<&Content>, now: Datetime) -> Result<bool> {
+    fn supersede_past(&mut self, version: VersionId, content: Option<&Content>, now: Datetime) -> Result<bool> {
         let known = VersionValues::load(self.connection(), version)?;
         let may_go =
             |known: &VersionValues| (known.settled || content.is_none()) && known.served.is_none() && known.name > 0;
         let Some(known) = known.filter(may_go) else { return Ok(false) };
         let (name, begin, Some(until)) = (known.name, known.begin, known.until) else { return Ok(false) };
-        let next = self.next_version;
-        self.next_version += 1;
+        let next = self.new_version();
         VersionValues {
             id: next,
             size: known.size.filter(|_| !known.settled),
             settled: false,
             object: None,
             served: None,
-            rank: known.rank.or(Some(version)),
+            rank: known.rank.or(Some(version.number())),
             ..known
         }
         .insert(self.connection())?;

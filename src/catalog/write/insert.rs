@@ -3,6 +3,7 @@
 //! New versions of a list are written many to a statement ([`Numbered`]); a version that another one makes room for, one at
 //! a time with all of its columns ([`VersionValues`]).
 
+use crate::catalog::model::ids::VersionId;
 use std::sync::LazyLock;
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
@@ -138,7 +139,7 @@ impl Numbered {
 
 /// A version to be written.
 pub(in crate::catalog) struct NewVersion<'r> {
-    pub(in crate::catalog) id: i64,
+    pub(in crate::catalog) id: VersionId,
     pub(in crate::catalog) name: i64,
     pub(in crate::catalog) record: &'r Record,
     pub(in crate::catalog) media: Option<i64>,
@@ -162,7 +163,7 @@ pub(in crate::catalog) fn insert_versions(
     statements.write(
         connection,
         versions,
-        |version| version.id,
+        |version| version.id.number(),
         |statement| {
             statement.raw_bind_parameter(1, document)?;
             if !is_plain {
@@ -196,7 +197,7 @@ pub(in crate::catalog) fn insert_versions(
 /// The columns of a version, as the schema describes them. Times in nanoseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::catalog) struct VersionValues {
-    pub(in crate::catalog) id: i64,
+    pub(in crate::catalog) id: VersionId,
     pub(in crate::catalog) name: i64,
     pub(in crate::catalog) document: i64,
     pub(in crate::catalog) begin: i64,
@@ -220,7 +221,7 @@ pub(in crate::catalog) struct VersionValues {
 
 impl VersionValues {
     /// Of a version that the catalog has.
-    pub(in crate::catalog) fn load(connection: &Connection, version: i64) -> Result<Option<Self>> {
+    pub(in crate::catalog) fn load(connection: &Connection, version: VersionId) -> Result<Option<Self>> {
         let mut statement = connection.prepare_cached(
             "SELECT id, name, document, begin, until, mtime, dated, size, settled, hashes, media, extra, object, served, change,
                  gone, came, went, ended, rank FROM version WHERE id = ?1",
@@ -300,7 +301,7 @@ pub(in crate::catalog) enum Existing {
 /// Gives a version a member as its content.
 pub(in crate::catalog) fn insert_member(
     connection: &Connection,
-    version: i64,
+    version: VersionId,
     row: &MemberRow,
     existing: Existing,
 ) -> Result<()> {

@@ -1,5 +1,6 @@
 //! Members of packages: where in a package the content of a version lies, or a patch that makes it, and what was found of it.
 
+use crate::catalog::model::ids::VersionId;
 use rusqlite::params;
 
 use crate::catalog::error::CatalogError;
@@ -19,7 +20,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn attach_patch(&self, version: i64, media: &str, row: &MemberRow) -> Result<()> {
+    pub fn attach_patch(&self, version: VersionId, media: &str, row: &MemberRow) -> Result<()> {
         self.connection()
             .prepare_cached(
                 "INSERT OR IGNORE INTO patch (version, package, header, compressed, size, crc, name_length, deflated, type)
@@ -63,21 +64,21 @@ impl Transaction<'_> {
     }
 
     /// Where a version of the past can be had has changed.
-    fn past_changed(&self, version: i64) -> Result<()> {
+    fn past_changed(&self, version: VersionId) -> Result<()> {
         self.connection()
             .prepare_cached("UPDATE name SET changed = ?2 WHERE id = (SELECT name FROM version WHERE id = ?1 AND until IS NOT NULL)")?
-            .execute([version, self.now])?;
+            .execute(params![version, self.now])?;
         Ok(())
     }
 
     /// Gives a version that this step made, and of which a length is listed, a member as its content.
-    fn attach_to_new(&self, version: i64, record: &Record, row: &MemberRow) -> Result<()> {
+    fn attach_to_new(&self, version: VersionId, record: &Record, row: &MemberRow) -> Result<()> {
         let row = MemberRow { hashes: None, coded: record.coded, state: MemberState::Unseen, ..row.clone() };
         insert_member(self.connection(), version, &row, Existing::Keep)
     }
 
     /// A size that was not listed is what the package says, unless the content is coded.
-    fn settle_to_member(&self, version: i64, row: &MemberRow) -> Result<()> {
+    fn settle_to_member(&self, version: VersionId, row: &MemberRow) -> Result<()> {
         self.connection()
             .prepare_cached(
                 "UPDATE version SET size = ?2, settled = 1
@@ -91,7 +92,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn attach(&self, version: i64, record: &Record, row: &MemberRow) -> Result<Attached> {
+    pub fn attach(&self, version: VersionId, record: &Record, row: &MemberRow) -> Result<Attached> {
         if self.recent.same(record) == Some(version) && record.size.is_some() {
             self.attach_to_new(version, record, row)?;
             return Ok(Attached::New(version));
@@ -100,7 +101,7 @@ impl Transaction<'_> {
         Ok(Attached::Yes)
     }
 
-    fn attach_to_any(&self, version: i64, row: &MemberRow) -> Result<()> {
+    fn attach_to_any(&self, version: VersionId, row: &MemberRow) -> Result<()> {
         let (is_here, size, coded) = self
             .connection()
             .prepare_cached(
@@ -170,7 +171,7 @@ impl Transaction<'_> {
     }
 
     /// The current version of the resource at the path of `record`.
-    fn current(&mut self, directory: i64, record: &Record) -> Result<Option<i64>> {
+    fn current(&mut self, directory: i64, record: &Record) -> Result<Option<VersionId>> {
         match self.find(directory, record)? {
             None => Ok(None),
             Some(row) if row.version.is_some() => Ok(row.version),

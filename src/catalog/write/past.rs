@@ -4,6 +4,7 @@
 //! in force today is not touched but for when it began: neither names nor counts of the current tree change. A resource that is
 //! only of the past has a name without a current version, as one that was deleted has.
 
+use crate::catalog::model::ids::VersionId;
 use std::collections::HashMap;
 use std::collections::HashSet;
 
@@ -117,7 +118,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn listed_then(&mut self, past: &mut Past, at: Datetime, record: &Record) -> Result<Option<i64>> {
+    pub fn listed_then(&mut self, past: &mut Past, at: Datetime, record: &Record) -> Result<Option<VersionId>> {
         let (at, modified) = (at.nanos(), record.mtime.nanos());
         // What was modified while the list was made is listed as it was then.
         let (at, claim) = match record.dated {
@@ -140,7 +141,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn changed_then(&mut self, past: &mut Past, record: &Record, kind: Change) -> Result<Option<i64>> {
+    pub fn changed_then(&mut self, past: &mut Past, record: &Record, kind: Change) -> Result<Option<VersionId>> {
         let (moment, how) = (record.begin.nanos(), How::change(kind, true));
         let known = self.known_past(past, record)?;
         if past.came.0 != moment {
@@ -219,7 +220,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn is_of_the_past(&self, version: i64) -> Result<bool> {
+    pub fn is_of_the_past(&self, version: VersionId) -> Result<bool> {
         let mut statement = self.connection().prepare_cached("SELECT until IS NOT NULL FROM version WHERE id = ?1")?;
         Ok(statement.query_row([version], |row| row.get(0))?)
     }
@@ -268,7 +269,7 @@ impl Transaction<'_> {
         known: Option<Known>,
         record: Option<&Record>,
         change: impl FnOnce(&mut Timeline<'_>) -> Option<usize>,
-    ) -> Result<Option<i64>> {
+    ) -> Result<Option<VersionId>> {
         let (names, before) = known.map_or((None, Vec::new()), |known| (Some(known.names), known.spans));
         let mut timeline = Timeline::new(before.clone(), &past.snapshots);
         let wanted = change(&mut timeline);
@@ -295,7 +296,7 @@ impl Transaction<'_> {
             (Some(names), None) => names,
             (None, None) => return Ok(None),
         };
-        let rows: HashMap<i64, &Span> = before
+        let rows: HashMap<VersionId, &Span> = before
             .iter()
             .filter_map(|span| match span.origin {
                 Origin::Row(row) => Some((row, span)),
@@ -349,7 +350,7 @@ impl Transaction<'_> {
     }
 
     /// Says when a version was in force, how it came, and how its resource went.
-    fn is_in_force(&self, version: i64, span: &Span) -> Result<()> {
+    fn is_in_force(&self, version: VersionId, span: &Span) -> Result<()> {
         self.connection()
             .prepare_cached(
                 "UPDATE version SET begin = ?2, until = ?3, change = ?4, gone = ?5,
@@ -368,10 +369,9 @@ impl Transaction<'_> {
     }
 
     /// The same version once more, at another time. Where nothing tells what its bytes were, they may have been others.
-    fn copy_version(&mut self, version: i64, span: &Span) -> Result<i64> {
+    fn copy_version(&mut self, version: VersionId, span: &Span) -> Result<VersionId> {
         let Some(known) = VersionValues::load(self.connection(), version)? else { return Ok(version) };
-        let copy = self.next_version;
-        self.next_version += 1;
+        let copy = self.new_version();
         let has_hashes = known.hashes.is_some();
         VersionValues {
             id: copy,
@@ -397,13 +397,13 @@ impl Transaction<'_> {
                     "INSERT OR IGNORE INTO memento (version, url, datetime, negotiated, sure, gone, original)
                      SELECT ?2, url, datetime, negotiated, sure, gone, original FROM memento WHERE version = ?1",
                 )?
-                .execute([version, copy])?;
+                .execute(params![version, copy])?;
         }
         Ok(copy)
     }
 
     /// A version that was not known.
-    fn insert_told(&mut self, names: Names, record: &Record, span: &Span) -> Result<i64> {
+    fn insert_told(&mut self, names: Names, record: &Record, span: &Span) -> Result<VersionId> {
         let heir_of = self.same_bytes_before(names, record)?;
         let record = Record { begin: Datetime::from_nanos(span.begin), ..record.clone() };
         let how = span.how.unwrap_or(How::listed(Change::Created));
@@ -413,7 +413,7 @@ impl Transaction<'_> {
     }
 
     /// Where a version that is known can be had, as this entry says.
-    fn places_of(&self, version: i64, record: &Record) -> Result<()> {
+    fn places_of(&self, version: VersionId, record: &Record) -> Result<()> {
         let Some(extra) = record.extra.as_deref().filter(|extra| extra.contains("memento")) else { return Ok(()) };
         let extra: Extra = serde_json::from_str(extra).unwrap_or_default();
         let length = extra.length.or(record.size);

@@ -1,5 +1,6 @@
 //! What a transaction remembers of what it did.
 
+use crate::catalog::model::ids::VersionId;
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::collections::HashSet;
@@ -27,7 +28,7 @@ pub struct Recent {
     /// Whether anything is kept.
     pub(in crate::catalog) wanted: bool,
     pub(in crate::catalog) keys: RandomState,
-    pub(in crate::catalog) known: HashMap<u64, (i64, u64)>,
+    pub(in crate::catalog) known: HashMap<u64, (VersionId, u64)>,
 }
 
 /// Beyond this number, the tables are looked into.
@@ -40,7 +41,7 @@ impl Recent {
         Self { wanted: true, ..Self::default() }
     }
 
-    pub(in crate::catalog) fn add(&mut self, record: &Record, version: i64) {
+    pub(in crate::catalog) fn add(&mut self, record: &Record, version: VersionId) {
         if self.wanted && self.known.len() < MOST_RECENT {
             let key = self.keys.hash_one(&record.uri);
             self.known.insert(key, (version, record.fingerprint(&self.keys)));
@@ -48,7 +49,7 @@ impl Recent {
     }
 
     /// The new version of the resource of a record, if all that the record says of its bytes was said of it.
-    pub(in crate::catalog) fn same(&self, record: &Record) -> Option<i64> {
+    pub(in crate::catalog) fn same(&self, record: &Record) -> Option<VersionId> {
         let (version, fingerprint) = self.known.get(&self.keys.hash_one(&record.uri))?;
         let says_something = record.size.is_some() || !record.hashes.is_empty() || record.dated == 1;
         (says_something && *fingerprint == record.fingerprint(&self.keys)).then_some(*version)

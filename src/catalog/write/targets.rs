@@ -4,6 +4,7 @@
 //! Rows are kept of current versions alone; a trigger removes those of a version that is superseded. So names that move,
 //! become directories or are hidden by a filter need nothing here.
 
+use crate::catalog::model::ids::VersionId;
 use rusqlite::OptionalExtension as _;
 use rusqlite::params;
 use sha2::Digest as _;
@@ -30,7 +31,7 @@ fn number_of(uri: &str) -> i64 {
 
 impl Transaction<'_> {
     /// Keeps the targets of a version that is current.
-    pub(in crate::catalog) fn put_targets(&self, version: i64, targets: &[Target]) -> Result<()> {
+    pub(in crate::catalog) fn put_targets(&self, version: VersionId, targets: &[Target]) -> Result<()> {
         for Target { relation, uri } in targets {
             let number = self.target(uri)?;
             if *relation == Relation::Collection {
@@ -61,8 +62,8 @@ impl Transaction<'_> {
     }
 
     /// A version that was not inserted as it is now, or whose entry is another: its targets are read from its entry again.
-    pub(in crate::catalog) fn relink(&self, version: i64) -> Result<()> {
-        self.connection().prepare_cached("DELETE FROM link WHERE version = ?1")?.execute([version])?;
+    pub(in crate::catalog) fn relink(&self, version: VersionId) -> Result<()> {
+        self.connection().prepare_cached("DELETE FROM link WHERE version = ?1")?.execute(params![version])?;
         let found: Option<(i64, String)> = self
             .connection()
             .prepare_cached(
@@ -101,7 +102,7 @@ impl Writer {
                 |row| row.get(0),
             )?;
             let Some(last) = last else { break };
-            let versions: Vec<i64> = transaction
+            let versions: Vec<VersionId> = transaction
                 .connection()
                 .prepare("SELECT id FROM version WHERE id > ?1 AND id <= ?2 AND until IS NULL AND extra IS NOT NULL")?
                 .query_map([after, last], |row| row.get(0))?
@@ -142,13 +143,13 @@ mod tests {
         // As if these two had the same digits.
         let taken = number_of(other);
         transaction.connection().execute("INSERT INTO target (id, uri) VALUES (?1, ?2)", params![taken, one]).unwrap();
-        transaction.put_targets(1, &collection(one)).unwrap();
-        transaction.put_targets(2, &collection(other)).unwrap();
-        transaction.put_targets(3, &collection(other)).unwrap();
+        transaction.put_targets(VersionId::new(1), &collection(one)).unwrap();
+        transaction.put_targets(VersionId::new(2), &collection(other)).unwrap();
+        transaction.put_targets(VersionId::new(3), &collection(other)).unwrap();
         assert_eq!(targets(&transaction), [(taken, one.to_owned()), (taken + 1, other.to_owned())]);
-        transaction.relink(2).unwrap();
+        transaction.relink(VersionId::new(2)).unwrap();
         assert_eq!(targets(&transaction).len(), 2, "version 3 links to it");
-        transaction.relink(3).unwrap();
+        transaction.relink(VersionId::new(3)).unwrap();
         assert_eq!(targets(&transaction), [(taken, one.to_owned())]);
     }
 

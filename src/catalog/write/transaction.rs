@@ -1,5 +1,6 @@
 //! A step of the writer that is not yet visible.
 
+use crate::catalog::model::ids::VersionId;
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -68,7 +69,7 @@ pub(in crate::catalog) struct Gone {
     id: i64,
     parent: i64,
     name: String,
-    version: i64,
+    version: VersionId,
 }
 
 /// A step that is not yet visible.
@@ -77,7 +78,7 @@ pub struct Transaction<'w> {
     pub(in crate::catalog) transaction: rusqlite::Transaction<'w>,
     mapper: &'w Mapper,
     pub(in crate::catalog) tree: Tree,
-    pub(in crate::catalog) next_version: i64,
+    pub(in crate::catalog) next_version: VersionId,
     /// When it was begun, by our clock.
     pub(in crate::catalog) now: i64,
     /// Resources whose versions changed, where archives remember any: what lies between is put right at the end.
@@ -97,7 +98,7 @@ pub struct Transaction<'w> {
     /// Whether it brought a resource of which neither a hash nor a time of modification is listed.
     pub(in crate::catalog) timeless: Cell<bool>,
     /// Versions that went earlier than is known, and when: that is kept when it is told what came between.
-    pub(in crate::catalog) went_before: HashMap<i64, i64>,
+    pub(in crate::catalog) went_before: HashMap<VersionId, i64>,
     /// The sync that this step is, where it is not the first of its set.
     pub(in crate::catalog) sync: Option<i64>,
     pub(in crate::catalog) recent: Recent,
@@ -120,7 +121,7 @@ impl<'w> Transaction<'w> {
         transaction: rusqlite::Transaction<'w>,
         mapper: &'w Mapper,
         next_name: i64,
-        next_version: i64,
+        next_version: VersionId,
         filter: Arc<Filter>,
         gate: Arc<Gate>,
     ) -> Self {
@@ -231,9 +232,9 @@ impl<'w> Transaction<'w> {
         spot: &Spot<'_>,
         document: i64,
         record: &Record,
-        heir_of: Option<i64>,
+        heir_of: Option<VersionId>,
         how: How,
-    ) -> Result<i64> {
+    ) -> Result<VersionId> {
         let Spot { parent, ref name, row, uri, directory } = *spot;
         let left_out = self.leaves_out(directory, name, record)?;
         let name_id = row.map_or(self.tree.next_name, |row| row.id);
@@ -274,12 +275,12 @@ impl<'w> Transaction<'w> {
     pub(in crate::catalog) fn succeed(
         &mut self,
         spot: &Spot<'_>,
-        (name, version): (i64, i64),
+        (name, version): (i64, VersionId),
         document: i64,
         record: &Record,
-        heir_of: Option<i64>,
+        heir_of: Option<VersionId>,
         how: How,
-    ) -> Result<i64> {
+    ) -> Result<VersionId> {
         let record = &*self.in_order(self.names(spot, name)?, record, how)?;
         let next = self.insert_version(name, document, record, heir_of, how)?;
         self.close(version, record.begin)?;
@@ -288,7 +289,7 @@ impl<'w> Transaction<'w> {
         }
         self.transaction
             .prepare_cached("UPDATE name SET version = ?2, changed = ?3 WHERE id = ?1")?
-            .execute([name, next, self.now])?;
+            .execute(params![name, next, self.now])?;
         self.history_changed(name)?;
         self.tree.span(spot.parent, record.begin.nanos(), i64::MIN);
         self.tree.changes.from(record.begin.nanos());
@@ -329,7 +330,7 @@ impl<'w> Transaction<'w> {
     }
 
     /// Whether a list says of a version what another edition of it said, in other words.
-    fn is_edition(&self, version: i64, record: &Record) -> Result<bool> {
+    fn is_edition(&self, version: VersionId, record: &Record) -> Result<bool> {
         let mut statement =
             self.transaction.prepare_cached("SELECT begin, mtime, size, hashes FROM version WHERE id = ?1")?;
         Ok(statement.query_row([version], |row| {
@@ -348,7 +349,7 @@ impl<'w> Transaction<'w> {
         &mut self,
         rset: i64,
         (parent, name): (i64, &str),
-        (id, version): (i64, i64),
+        (id, version): (i64, VersionId),
         at: Datetime,
         how: How,
     ) -> Result<()> {
@@ -446,7 +447,14 @@ impl<'w> Transaction<'w> {
     }
 
     /// Compares a resource with its current version, and supersedes that where they differ.
-    fn update(&mut self, spot: &Spot<'_>, id: i64, version: i64, document: i64, record: &Record) -> Result<Upserted> {
+    fn update(
+        &mut self,
+        spot: &Spot<'_>,
+        id: i64,
+        version: VersionId,
+        document: i64,
+        record: &Record,
+    ) -> Result<Upserted> {
         let hashes = (!record.hashes.is_empty()).then(|| record.hashes.to_bytes());
         let media = self.media(record.media.as_deref())?;
         let snapshot = self.snapshot;
@@ -457,7 +465,7 @@ impl<'w> Transaction<'w> {
                 seen!(),
                 " FROM version v WHERE id = ?1"
             ))?
-            .query_row([version, snapshot.map_or(0, Snapshot::kinds)], |row| {
+            .query_row(params![version, snapshot.map_or(0, Snapshot::kinds)], |row| {
                 let dated: u8 = row.get(1)?;
                 // Of a resource of which nothing is said, only the edition of its list tells.
                 let silent = record.size.is_none() && hashes.is_none();
@@ -504,25 +512,32 @@ impl<'w> Transaction<'w> {
     }
 
     /// Notes which document lists a version.
-    fn own(&self, version: i64, document: i64) -> Result<()> {
+    fn own(&self, version: VersionId, document: i64) -> Result<()> {
         self.transaction
             .prepare_cached("UPDATE version SET document = ?2 WHERE id = ?1")?
-            .execute([version, document])?;
+            .execute(params![version, document])?;
         Ok(())
     }
 
     /// Notes that a version is listed by this document and by another.
-    fn share(&self, version: i64, document: i64) -> Result<()> {
+    fn share(&self, version: VersionId, document: i64) -> Result<()> {
         self.transaction
             .prepare_cached("UPDATE version SET document = ?2 WHERE id = ?1 AND document != ?3")?
-            .execute([version, SHARED, document])?;
+            .execute(params![version, SHARED, document])?;
         Ok(())
     }
 
-    pub(in crate::catalog) fn close(&self, version: i64, until: Datetime) -> Result<()> {
+    /// The number of a version to be written.
+    pub(in crate::catalog) fn new_version(&mut self) -> VersionId {
+        let id = self.next_version;
+        self.next_version = id.next();
+        id
+    }
+
+    pub(in crate::catalog) fn close(&self, version: VersionId, until: Datetime) -> Result<()> {
         self.transaction
             .prepare_cached("UPDATE version SET until = max(begin, ?2), ended = ?3 WHERE id = ?1")?
-            .execute([version, until.nanos(), self.now])?;
+            .execute(params![version, until.nanos(), self.now])?;
         Ok(())
     }
 
@@ -532,11 +547,10 @@ impl<'w> Transaction<'w> {
         name: i64,
         document: i64,
         record: &Record,
-        heir_of: Option<i64>,
+        heir_of: Option<VersionId>,
         how: How,
-    ) -> Result<i64> {
-        let id = self.next_version;
-        self.next_version += 1;
+    ) -> Result<VersionId> {
+        let id = self.new_version();
         let media = self.media(record.media.as_deref())?;
         let (object, size) = match heir_of {
             None => (None, None),
@@ -562,7 +576,7 @@ impl<'w> Transaction<'w> {
 
     /// Gives a version the member that is the content of one `before` it. What the manifest said of the bytes still holds
     /// them, where what is listed of the new version, `hashes`, says less.
-    pub(in crate::catalog) fn inherit_member(&self, before: i64, id: i64, hashes: &Hashes) -> Result<()> {
+    pub(in crate::catalog) fn inherit_member(&self, before: VersionId, id: VersionId, hashes: &Hashes) -> Result<()> {
         let found = self
             .transaction
             .prepare_cached(&format!(
@@ -669,7 +683,7 @@ impl<'w> Transaction<'w> {
         let mut statement =
             self.transaction.prepare_cached("UPDATE version SET document = ?2 WHERE id = ?1 AND document != ?3")?;
         for version in versions {
-            statement.execute([version, owner, UNLISTED])?;
+            statement.execute(params![version, owner, UNLISTED])?;
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! What a server said of content. Where nothing that the Source lists tells it from its next edition, neither a hash nor a time of
 //! modification, it is asked for again, if it has changed, when it is used. Where no media type is listed, it has the server's.
 
+use crate::catalog::model::ids::VersionId;
 use rusqlite::params;
 
 use crate::catalog::error::CatalogError;
@@ -14,7 +15,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn put_known_content(&mut self, version: i64, known: &KnownContent) -> Result<()> {
+    pub fn put_known_content(&mut self, version: VersionId, known: &KnownContent) -> Result<()> {
         let media = self.media(known.media.as_deref())?;
         self.connection()
             .prepare_cached(

@@ -1,5 +1,6 @@
 //! The one writer.
 
+use crate::catalog::model::ids::VersionId;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -131,7 +132,7 @@ impl Writer {
         self.connection.pragma_update(None, "synchronous", if durable { "FULL" } else { "NORMAL" })?;
         let number =
             |key| -> Result<i64> { Ok(meta(&self.connection, key)?.and_then(|value| value.parse().ok()).unwrap_or(8)) };
-        let (next_name, next_version) = (number("next_name")?, number("next_version")?);
+        let (next_name, next_version) = (number("next_name")?, VersionId::new(number("next_version")?));
         let transaction = self.connection.unchecked_transaction()?;
         let (filter, gate) = (Arc::clone(&self.filter), Arc::clone(&self.gate));
         Ok(Transaction::new(transaction, &self.mapper, next_name, next_version, filter, gate))

@@ -3,6 +3,7 @@
 //! A member is given to a version only where both say the same of it; what does not fit is gathered, and told
 //! of once for the package.
 
+use crate::catalog::VersionId;
 use std::sync::Arc;
 
 use crate::bounds::{self, Bounds};
@@ -120,7 +121,7 @@ impl Attacher {
     /// As the catalog has it.
     fn row(&self, member: &Member) -> MemberRow {
         MemberRow {
-            version: 0,
+            version: VersionId::new(0),
             package: self.package.id,
             header: member.header,
             compressed: member.compressed,
@@ -141,7 +142,7 @@ impl Attacher {
         transaction: &Transaction<'_>,
         entry: &Entry,
         record: &Record,
-        version: i64,
+        version: VersionId,
     ) -> Result<(), CatalogError> {
         match self.member(entry, record) {
             Some(member) => self.attach(transaction, record, version, member),
@@ -153,7 +154,7 @@ impl Attacher {
         &mut self,
         transaction: &Transaction<'_>,
         record: &Record,
-        version: i64,
+        version: VersionId,
         member: MemberRow,
     ) -> Result<(), CatalogError> {
         let attached = transaction.attach(version, record, &member)?;
@@ -167,7 +168,7 @@ impl Attacher {
         transaction: &Transaction<'_>,
         entry: &Entry,
         record: &Record,
-        version: i64,
+        version: VersionId,
     ) -> Result<(), CatalogError> {
         let mut patched = false;
         for link in entry.links.iter().filter(|link| relation::is_any(link.rel(), &relation::PATCH)) {

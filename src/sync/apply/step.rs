@@ -8,6 +8,7 @@
 //!
 //! **Never knows** where a document is from, and what is read next.
 
+use crate::catalog::VersionId;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 
@@ -47,7 +48,7 @@ struct Told {
     /// The resources of which it told what the tree shows.
     shown: HashSet<u64>,
     /// The versions of each, in the order in which they were told.
-    versions: HashMap<u64, Vec<i64>>,
+    versions: HashMap<u64, Vec<VersionId>>,
 }
 
 /// Whether the bitstream of an update is a patch, known by its media type.
@@ -64,7 +65,7 @@ pub(in crate::sync) struct Step<'s, 'w> {
     store: &'s Store,
     set: &'s SetRow,
     /// The number of the first version that this step makes.
-    first: i64,
+    first: VersionId,
     pub(in crate::sync) tally: Tally,
     pub(in crate::sync) fresh: Vec<NewMembers>,
     /// Changes that are known, and are not what the tree shows: if nothing follows them, they have happened again.
@@ -286,7 +287,7 @@ impl<'s, 'w> Step<'s, 'w> {
             && (shown.len() >= MOST_WITHIN || shown.contains(&self.keys.hash_one(&record.uri)))
     }
 
-    fn note_told(&mut self, record: &Record, shown: bool, version: Option<i64>) {
+    fn note_told(&mut self, record: &Record, shown: bool, version: Option<VersionId>) {
         if self.told.moment != Some(record.begin) {
             self.told = Told { moment: Some(record.begin), ..Told::default() };
         }
@@ -309,9 +310,9 @@ impl<'s, 'w> Step<'s, 'w> {
         &mut self,
         record: &Record,
         how: How,
-        (changed, version): (Changed, Option<i64>),
+        (changed, version): (Changed, Option<VersionId>),
         read_from_before: bool,
-    ) -> Result<(Changed, Option<i64>), CatalogError> {
+    ) -> Result<(Changed, Option<VersionId>), CatalogError> {
         let is_known = self.ordered && how.is_exact() && matches!(changed, Changed::Known | Changed::Stale);
         let told = self.told.versions.get(&self.keys.hash_one(&record.uri));
         let told = told.filter(|_| self.told.moment == Some(record.begin));
@@ -385,7 +386,7 @@ impl<'s, 'w> Step<'s, 'w> {
         Some((record, How::change(kind, exact)))
     }
 
-    fn change(&mut self, record: &Record, how: How, again: bool) -> Result<(Changed, Option<i64>), CatalogError> {
+    fn change(&mut self, record: &Record, how: How, again: bool) -> Result<(Changed, Option<VersionId>), CatalogError> {
         self.transaction.change(self.set.id, self.set.directory, record, how, self.first, again)
     }
 }

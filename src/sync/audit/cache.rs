@@ -3,6 +3,7 @@
 //! Needs no Source. Whatever happened before, a crash, a full disk, a machine that lost its power, nothing is to be found here
 //! but what a disk did to files that were on it.
 
+use crate::catalog::VersionId;
 use std::sync::Arc;
 
 use super::finding::{Audit, Finding};
@@ -21,8 +22,8 @@ const PAGE: usize = 256;
 
 /// Content that is not what it was.
 pub(in crate::sync) struct Damage {
-    objects: Vec<([u8; 32], Vec<i64>)>,
-    members: Vec<(i64, i64)>,
+    objects: Vec<([u8; 32], Vec<VersionId>)>,
+    members: Vec<(VersionId, i64)>,
 }
 
 /// Looks at all rows, and hashes what is in the store again.
@@ -59,7 +60,7 @@ pub(in crate::sync) fn check(context: &Context, mut audit: Audit) -> Result<(Aud
     loop {
         let page = context.readers.ask(|reader| reader.members_here(after, PAGE))?;
         let Some(last) = page.last() else { break };
-        after = *last;
+        after = last.number();
         for version in page {
             let Some(row) = context.readers.ask(|reader| reader.version(version))? else { continue };
             let Some(member) = row.member.as_ref() else { continue };
@@ -86,7 +87,7 @@ pub(in crate::sync) fn check(context: &Context, mut audit: Audit) -> Result<(Aud
     Ok((audit, damage))
 }
 
-fn found_corrupt(context: &Context, audit: &mut Audit, version: i64, problem: &str) -> Result<(), SyncError> {
+fn found_corrupt(context: &Context, audit: &mut Audit, version: VersionId, problem: &str) -> Result<(), SyncError> {
     let path = context.readers.ask(|reader| reader.path_of(version))?;
     audit.corrupt.add(Finding { path, uri: None, differences: Vec::new(), problem: Some(problem.to_owned()) });
     Ok(())

@@ -1,6 +1,7 @@
 //! One location's bytes of one version: small ones in memory, large ones into a file that a later try
 //! goes on with.
 
+use crate::catalog::VersionId;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::sync::Arc;
@@ -45,8 +46,8 @@ impl Served {
 }
 
 /// The location whose bytes readers of a version have seen, before the whole was verified.
-pub(in crate::sync) fn streamed_from(store: &Store, version: i64) -> Option<String> {
-    let notes = Notes::read(&store.partial_notes(version))?;
+pub(in crate::sync) fn streamed_from(store: &Store, version: VersionId) -> Option<String> {
+    let notes = Notes::read(&store.partial_notes(version.number()))?;
     notes.streamed.then_some(notes.url)
 }
 
@@ -56,7 +57,7 @@ pub(in crate::sync) struct Job<'j> {
     pub(in crate::sync) store: &'j Arc<Store>,
     pub(in crate::sync) status: &'j Arc<Status>,
     pub(in crate::sync) flight: &'j Arc<Flight>,
-    pub(in crate::sync) version: i64,
+    pub(in crate::sync) version: VersionId,
     pub(in crate::sync) place: &'j Location,
     pub(in crate::sync) expected: &'j Expected,
     pub(in crate::sync) verify: Verify,
@@ -133,7 +134,7 @@ impl Job<'_> {
                 return Err(self.error(Trouble::Changed));
             }
             if resumed && notes.as_ref().is_some_and(|notes| !self.is_same(&answer, notes)) {
-                self.store.forget_partial(self.version).map_err(|error| self.disk(&error))?;
+                self.store.forget_partial(self.version.number()).map_err(|error| self.disk(&error))?;
                 return Err(self.error(Trouble::Changed));
             }
             let coding = answer.coding();
@@ -181,7 +182,7 @@ impl Job<'_> {
 
     /// What an earlier try left, if it can be trusted to be a part of what is there now.
     fn notes(&self) -> Option<Notes> {
-        let notes = Notes::read(&self.store.partial_notes(self.version))?;
+        let notes = Notes::read(&self.store.partial_notes(self.version.number()))?;
         let held_to_a_hash = !self.expected.hashes.is_empty() && self.strict();
         let trusted = notes.validator.is_some() && (notes.boot == boot_id() || held_to_a_hash);
         (notes.url == self.place.url && trusted && notes.ranges.len() > 0).then_some(notes)
@@ -198,7 +199,7 @@ impl Job<'_> {
 
     /// Fetches a large body into a file.
     async fn large(&self, answer: Answer, coding: Option<String>, earlier: Option<Notes>) -> Result<Served> {
-        let file = Arc::new(self.store.partial(self.version).map_err(|error| self.disk(&error))?);
+        let file = Arc::new(self.store.partial(self.version.number()).map_err(|error| self.disk(&error))?);
         let whole = whole(&answer);
         let mut notes = match earlier {
             Some(notes) if notes.total == whole && coding.is_none() => notes,
@@ -206,7 +207,7 @@ impl Job<'_> {
                 file.set_len(0).map_err(|error| self.disk(&error))?;
                 if answer.status == 206 {
                     // The part is of something else than what was begun.
-                    self.store.forget_partial(self.version).map_err(|error| self.disk(&error))?;
+                    self.store.forget_partial(self.version.number()).map_err(|error| self.disk(&error))?;
                     return Err(self.error(Trouble::Changed));
                 }
                 Notes::of(&self.place.url, &answer)
@@ -234,7 +235,7 @@ impl Job<'_> {
             status: self.status,
             url: &self.place.url,
             file: &file,
-            notes_path: self.store.partial_notes(self.version),
+            notes_path: self.store.partial_notes(self.version.number()),
             parts: &self.flight.parts,
             patience: self.patience,
             listed: self.expected.length.filter(|_| self.strict() && !coded),
@@ -260,7 +261,7 @@ impl Job<'_> {
                 if resumable && notes.total.is_some() && !matches!(error.trouble, Trouble::Changed) {
                     fill.write_notes(&notes)?;
                 } else {
-                    self.store.forget_partial(self.version).map_err(|error| self.disk(&error))?;
+                    self.store.forget_partial(self.version.number()).map_err(|error| self.disk(&error))?;
                 }
                 Err(error)
             }
@@ -295,7 +296,7 @@ impl Job<'_> {
         let job = move || -> std::result::Result<Served, Trouble> {
             let disk = |error: std::io::Error| Trouble::Disk(error.to_string());
             let open = || -> std::result::Result<File, Trouble> {
-                let mut file = store.partial(version).map_err(disk)?;
+                let mut file = store.partial(version.number()).map_err(disk)?;
                 file.rewind().map_err(disk)?;
                 Ok(file)
             };
@@ -306,17 +307,17 @@ impl Job<'_> {
             let judged = judge.form(&sums, open, &store);
             match judged {
                 Ok((Form::Plain, served)) => {
-                    let path = tempfile::TempPath::try_from_path(store.partial_path(version)).map_err(disk)?;
+                    let path = tempfile::TempPath::try_from_path(store.partial_path(version.number())).map_err(disk)?;
                     store.adopt(&served.content.sha256, path).map_err(disk)?;
-                    store.forget_partial(version).map_err(disk)?;
+                    store.forget_partial(version.number()).map_err(disk)?;
                     Ok(served)
                 }
                 Ok((Form::Decoded(_), served)) => {
-                    store.forget_partial(version).map_err(disk)?;
+                    store.forget_partial(version.number()).map_err(disk)?;
                     Ok(served)
                 }
                 Err(trouble) => {
-                    store.forget_partial(version).map_err(disk)?;
+                    store.forget_partial(version.number()).map_err(disk)?;
                     Err(trouble)
                 }
             }

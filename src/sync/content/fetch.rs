@@ -5,6 +5,7 @@
 //! A reader waits no longer than `timeout` for the next byte of progress; the flight goes on without
 //! it, so that the next try finds more.
 
+use crate::catalog::VersionId;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex};
@@ -50,7 +51,7 @@ const REPLACED: &str = "it was not what had been said of it, and another has tak
 struct RefusedStreams {
     /// These versions get no other content: the kernel keeps what readers have seen of their inodes. The writer replaces them,
     /// which may take as long as the transaction that it is in.
-    versions: LruCache<i64, ()>,
+    versions: LruCache<VersionId, ()>,
     /// Of these, no parts are fetched aside: a server whose ranges are damaged may send the whole intact.
     urls: LruCache<String, ()>,
 }
@@ -64,15 +65,15 @@ pub(in crate::sync) struct Contents {
     pub(in crate::sync) history: Arc<History>,
     stale_hints: mpsc::UnboundedSender<StaleHint>,
     /// Versions that no patch made.
-    pub(in crate::sync) unpatchable: Mutex<LruCache<i64, ()>>,
+    pub(in crate::sync) unpatchable: Mutex<LruCache<VersionId, ()>>,
     /// How far the fetching of what is missing has come.
     pub(in crate::sync) reached: AtomicI64,
     /// The turn of applying a patch.
     pub(in crate::sync) patching: Arc<Semaphore>,
-    flights: Mutex<HashMap<i64, Arc<Flight>>>,
+    flights: Mutex<HashMap<VersionId, Arc<Flight>>>,
     /// Sizes that are being looked for.
     sizing: UnderWay<Result<u64, Failure>>,
-    failures: Mutex<LruCache<i64, (Instant, Failure)>>,
+    failures: Mutex<LruCache<VersionId, (Instant, Failure)>>,
     refused: Mutex<RefusedStreams>,
     /// When content was looked at that only its server can tell to be current.
     pub(in crate::sync) freshness: Freshness,
@@ -111,7 +112,7 @@ impl Contents {
         })
     }
 
-    pub(in crate::sync) fn ready(&self, version: i64) -> Option<Ready> {
+    pub(in crate::sync) fn ready(&self, version: VersionId) -> Option<Ready> {
         if let Some(ready) = self.context.files.get(version) {
             return Some(ready);
         }
@@ -131,7 +132,7 @@ impl Contents {
         }
     }
 
-    pub(in crate::sync) fn open(&self, version: i64, content: Content) -> Option<Ready> {
+    pub(in crate::sync) fn open(&self, version: VersionId, content: Content) -> Option<Ready> {
         match self.context.store.object(&content.sha256) {
             Ok(file) => {
                 let body = Body::whole(Arc::new(file), content.size);
@@ -151,7 +152,7 @@ impl Contents {
         }
     }
 
-    pub(in crate::sync) fn row(&self, version: i64) -> Result<Option<VersionRow>, Failure> {
+    pub(in crate::sync) fn row(&self, version: VersionId) -> Result<Option<VersionRow>, Failure> {
         // Before the catalog is asked: what is pending then may be in the catalog a moment later.
         let pending = self.context.write_queue.pending_size(version);
         let found = self.context.readers.ask(|reader| reader.version(version));
@@ -166,13 +167,13 @@ impl Contents {
     }
 
     /// Whether a member is not known to be damaged.
-    fn is_sound(&self, version: i64, member: &MemberRow) -> bool {
+    fn is_sound(&self, version: VersionId, member: &MemberRow) -> bool {
         let package = packages::get(&self.context, member.package);
         package.is_some_and(|package| self.state_of(&package, version, member) != MemberState::Damaged)
     }
 
     /// Notes a failure where people look for it.
-    pub(in crate::sync) fn failed(&self, version: i64, reason: String) -> Failure {
+    pub(in crate::sync) fn failed(&self, version: VersionId, reason: String) -> Failure {
         self.context.status.error(&reason);
         let failure = Failure::new(reason);
         locked(&self.failures).put(version, (Instant::now(), failure.clone()));
@@ -185,11 +186,16 @@ impl Contents {
         locked(&self.failures).clear();
     }
 
-    pub(in crate::sync) fn streaming(&self, version: i64) -> bool {
+    pub(in crate::sync) fn streaming(&self, version: VersionId) -> bool {
         locked(&self.flights).get(&version).is_some_and(|flight| flight.stream.get().is_some())
     }
 
-    pub(in crate::sync) async fn read(self: &Arc<Self>, version: i64, offset: u64, len: u64) -> Result<Ready, Failure> {
+    pub(in crate::sync) async fn read(
+        self: &Arc<Self>,
+        version: VersionId,
+        offset: u64,
+        len: u64,
+    ) -> Result<Ready, Failure> {
         if let Some(ready) = self.ready(version) {
             return Ok(ready);
         }
@@ -203,7 +209,7 @@ impl Contents {
     }
 
     /// Waits for a flight to land, or for a part of its bytes, as long as there is progress.
-    async fn wait(&self, version: i64, flight: &Flight, part: Option<(u64, u64)>) -> Result<Ready, Failure> {
+    async fn wait(&self, version: VersionId, flight: &Flight, part: Option<(u64, u64)>) -> Result<Ready, Failure> {
         let (mut done, mut moved) = (flight.done.subscribe(), flight.parts.moved());
         let mut asked = false;
         let begun = Instant::now();
@@ -247,7 +253,7 @@ impl Contents {
     }
 
     /// The flight of a version: the one under way, or a new one.
-    pub(in crate::sync) fn flight(self: &Arc<Self>, version: i64, waited_for: bool) -> Arc<Flight> {
+    pub(in crate::sync) fn flight(self: &Arc<Self>, version: VersionId, waited_for: bool) -> Arc<Flight> {
         let mut flights = locked(&self.flights);
         if let Some(flight) = flights.get(&version) {
             return Arc::clone(flight);
@@ -266,7 +272,12 @@ impl Contents {
         flight
     }
 
-    async fn fetch(self: &Arc<Self>, version: i64, flight: &Arc<Flight>, waited_for: bool) -> Result<Ready, Failure> {
+    async fn fetch(
+        self: &Arc<Self>,
+        version: VersionId,
+        flight: &Arc<Flight>,
+        waited_for: bool,
+    ) -> Result<Ready, Failure> {
         let row = self.row(version)?.filter(|_| !locked(&self.refused).versions.contains(&version));
         let Some(row) = row else {
             return Err(self.failed(version, REPLACED.to_owned()));
@@ -364,7 +375,7 @@ impl Contents {
                     let goes_on = error.trouble.passes() || error.trouble.is_away();
                     if !goes_on || download::streamed_from(&self.context.store, version).is_none() {
                         self.context.write_queue.superseded(version, None);
-                        if let Err(error) = self.context.store.forget_partial(version) {
+                        if let Err(error) = self.context.store.forget_partial(version.number()) {
                             self.context.status.warning(&format!("cache: {error}"));
                         }
                         let mut refused = locked(&self.refused);
@@ -398,7 +409,7 @@ impl Contents {
     }
 
     /// Looks whether the Source tells of a newer version; says whether this one was superseded.
-    async fn is_behind(&self, version: i64, flight: &Flight) -> bool {
+    async fn is_behind(&self, version: VersionId, flight: &Flight) -> bool {
         let (done, wait) = oneshot::channel();
         if self.stale_hints.send(StaleHint(done)).is_err() {
             return false;
@@ -455,7 +466,7 @@ impl Contents {
     }
 
     /// The size of a version, within the timeout.
-    pub(in crate::sync) async fn size(self: &Arc<Self>, version: i64) -> Result<u64, Failure> {
+    pub(in crate::sync) async fn size(self: &Arc<Self>, version: VersionId) -> Result<u64, Failure> {
         let timeout = self.context.client.timeout();
         match tokio::time::timeout(timeout, self.find_size(version)).await {
             Ok(found) => found,
@@ -467,14 +478,14 @@ impl Contents {
     }
 
     /// The size of a version, which is looked for once however many ask: a listing expects it, and `stat` waits for it.
-    async fn find_size(self: &Arc<Self>, version: i64) -> Result<u64, Failure> {
+    async fn find_size(self: &Arc<Self>, version: VersionId) -> Result<u64, Failure> {
         let looking = Arc::clone(self);
         let found = self.sizing.once(version, async move { looking.look_for_size(version).await });
         found.await.unwrap_or_else(|| Err(self.failed(version, "a bug ended the request; see the log".to_owned())))
     }
 
     /// By HEAD where that tells it, else by fetching.
-    async fn look_for_size(self: &Arc<Self>, version: i64) -> Result<u64, Failure> {
+    async fn look_for_size(self: &Arc<Self>, version: VersionId) -> Result<u64, Failure> {
         let Some(row) = self.row(version)? else {
             return Err(self.failed(version, REPLACED.to_owned()));
         };
@@ -522,7 +533,7 @@ impl Contents {
     }
 
     /// Asks for the sizes of versions that somebody lists, a few at a time.
-    pub(in crate::sync) fn expect_sizes(self: &Arc<Self>, versions: Vec<i64>) {
+    pub(in crate::sync) fn expect_sizes(self: &Arc<Self>, versions: Vec<VersionId>) {
         for version in versions {
             let Ok(place) = Arc::clone(&self.expected).try_acquire_owned() else { return };
             let this = Arc::clone(self);
@@ -538,7 +549,8 @@ impl Contents {
 
 /// Forgets parts of versions that nobody will go on with.
 pub(in crate::sync) fn tidy(store: &Store, readers: &Pool) -> Result<(), String> {
-    for version in store.partials().map_err(|error| error.to_string())? {
+    for number in store.partials().map_err(|error| error.to_string())? {
+        let version = VersionId::new(number);
         let row = readers.ask(|reader| reader.version(version)).map_err(|error| error.to_string())?;
         let goes_on = match &row {
             Some(row) if row.content.is_none() => {
@@ -547,7 +559,7 @@ pub(in crate::sync) fn tidy(store: &Store, readers: &Pool) -> Result<(), String>
             _ => false,
         };
         if !goes_on {
-            store.forget_partial(version).map_err(|error| error.to_string())?;
+            store.forget_partial(number).map_err(|error| error.to_string())?;
         }
     }
     Ok(())

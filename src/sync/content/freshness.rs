@@ -1,5 +1,6 @@
 //! When content was looked at that nothing which the Source lists tells from its next edition.
 
+use crate::catalog::VersionId;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
@@ -27,7 +28,7 @@ pub(in crate::sync) struct Freshness {
     /// What was looked at before then is looked at again, by our clock.
     fresh_since: AtomicI64,
     /// When such content was looked at that is not noted in the catalog yet.
-    checked: Mutex<LruCache<i64, Datetime>>,
+    checked: Mutex<LruCache<VersionId, Datetime>>,
     /// Whether there may be such content.
     pub(in crate::sync) timeless: AtomicBool,
 }
@@ -49,7 +50,7 @@ impl Freshness {
     }
 
     /// Whether a version is to be looked at, which was last when `known` says.
-    pub(in crate::sync) fn is_due(&self, version: i64, known: Option<Datetime>, interval: Duration) -> bool {
+    pub(in crate::sync) fn is_due(&self, version: VersionId, known: Option<Datetime>, interval: Duration) -> bool {
         let pending = locked(&self.checked).get(&version).copied();
         let checked = pending.max(known);
         let after = self.fresh_since.load(Ordering::Acquire);
@@ -60,7 +61,7 @@ impl Freshness {
     pub(in crate::sync) fn note(
         &self,
         write_queue: &WriteQueue,
-        version: i64,
+        version: VersionId,
         validators: Validators,
         media: Option<String>,
     ) {

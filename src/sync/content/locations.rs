@@ -8,6 +8,7 @@ use super::fetch::Contents;
 use super::flight::Failure;
 use super::location::{Location, duplicates, expected, represented};
 use crate::catalog::Answered;
+use crate::catalog::VersionId;
 use crate::catalog::{MementoRow, VersionRow};
 use crate::source::{SourceError, Trouble, locations};
 
@@ -58,7 +59,12 @@ impl Contents {
     }
 
     /// Notes what came of asking a place that is a version's alone.
-    pub(in crate::sync) async fn place_told(&self, version: i64, place: &Location, result: Result<(), &SourceError>) {
+    pub(in crate::sync) async fn place_told(
+        &self,
+        version: VersionId,
+        place: &Location,
+        result: Result<(), &SourceError>,
+    ) {
         let Some(memento) = place.memento.clone() else { return };
         let answered = match result {
             Ok(()) if memento.original => Answered::Original,

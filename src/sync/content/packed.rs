@@ -5,6 +5,7 @@
 //! reading here and there in it is then as fast as in a file, and no part of it is held in memory. The
 //! same goes for a member with a content coding of its own.
 
+use crate::catalog::VersionId;
 use std::io::{Read, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -40,7 +41,7 @@ enum Unfolded {
 impl Contents {
     /// The content of a version that lies in a package, if it can be had without waiting and without much
     /// work.
-    pub(in crate::sync) fn packed(&self, version: i64, row: &MemberRow) -> Option<Ready> {
+    pub(in crate::sync) fn packed(&self, version: VersionId, row: &MemberRow) -> Option<Ready> {
         let package = packages::get(&self.context, row.package)?;
         let state = self.state_of(&package, version, row);
         let member = archived(row);
@@ -78,12 +79,12 @@ impl Contents {
     }
 
     /// What is known of a member in the bytes of the package that are here now.
-    pub(in crate::sync) fn state_of(&self, package: &Package, version: i64, row: &MemberRow) -> MemberState {
+    pub(in crate::sync) fn state_of(&self, package: &Package, version: VersionId, row: &MemberRow) -> MemberState {
         let noted = if row.epoch == package.epoch { row.state } else { MemberState::Unseen };
         self.context.write_queue.pending_member(version, package.epoch).unwrap_or(noted)
     }
 
-    fn keep_packed(&self, package: &Package, version: i64, row: &MemberRow, ready: &Ready) {
+    fn keep_packed(&self, package: &Package, version: VersionId, row: &MemberRow, ready: &Ready) {
         // What has left the store meanwhile can be read to its end, and not be opened anew.
         if package.has_left() {
             return;
@@ -95,7 +96,7 @@ impl Contents {
         }
     }
 
-    fn looked(&self, package: &Package, version: i64, state: MemberState, sha256: [u8; 32]) {
+    fn looked(&self, package: &Package, version: VersionId, state: MemberState, sha256: [u8; 32]) {
         // What was not held to anything is looked at again when it is to be.
         if self.context.config.verify == Verify::Off
             || (self.context.config.verify == Verify::Warn && state != MemberState::Verified)
@@ -245,7 +246,7 @@ impl Contents {
     }
 
     /// Brings the packages here of which many of these versions are members.
-    pub(in crate::sync) async fn bring_packages_of(self: &Arc<Self>, versions: &[i64]) -> Result<(), SyncError> {
+    pub(in crate::sync) async fn bring_packages_of(self: &Arc<Self>, versions: &[VersionId]) -> Result<(), SyncError> {
         let mut members: std::collections::BTreeMap<i64, usize> = std::collections::BTreeMap::new();
         for version in versions {
             if let Some(crate::catalog::Place::Member(row)) =

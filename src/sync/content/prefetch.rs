@@ -1,5 +1,6 @@
 //! Content that is fetched before anybody reads it.
 
+use crate::catalog::VersionId;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -50,7 +51,7 @@ impl Contents {
     /// Fetches versions, of which the size may be known, and which may be here.
     async fn fetch_these(
         self: &Arc<Self>,
-        there: Vec<(i64, Option<u64>, bool)>,
+        there: Vec<(VersionId, Option<u64>, bool)>,
         mut tell: impl FnMut(u64, u64, u64) + Send,
     ) -> Result<(), SyncError> {
         let (here, missing): (Vec<_>, Vec<_>) = there.into_iter().partition(|(.., here)| *here);
@@ -102,7 +103,7 @@ impl Contents {
                 self.reached.store(0, Ordering::Release);
                 break Ok(failed);
             };
-            after = *last;
+            after = last.number();
             self.reached.store(after, Ordering::Release);
             self.many(page, |result| {
                 failed += u64::from(result.is_err());
@@ -124,7 +125,7 @@ impl Contents {
     /// no connection idles while what came on it is verified and stored. Readers go before those who wait.
     pub(in crate::sync) async fn many(
         self: &Arc<Self>,
-        versions: Vec<(i64, Option<u64>)>,
+        versions: Vec<(VersionId, Option<u64>)>,
         mut done: impl FnMut(Result<Ready, Failure>),
     ) {
         let mut left = versions.into_iter().peekable();

@@ -6,6 +6,7 @@
 //!
 //! Only what is in the cache is brought; nothing is asked of the Source.
 
+use crate::catalog::VersionId;
 use std::sync::{Arc, Mutex};
 
 use lru::LruCache;
@@ -35,9 +36,9 @@ pub(in crate::sync) struct Readahead {
 #[derive(Debug)]
 struct Inner {
     /// Versions that were opened.
-    opened: LruCache<i64, ()>,
+    opened: LruCache<VersionId, ()>,
     /// In the middle of what was brought: its last version.
-    middles: LruCache<i64, i64>,
+    middles: LruCache<VersionId, VersionId>,
 }
 
 impl Readahead {
@@ -56,7 +57,7 @@ impl Readahead {
     }
 
     /// As [`Contents::ready`], for a reader; also says after which version files are to be brought now, if any.
-    pub(in crate::sync) fn reading(&self, version: i64) -> (Option<Ready>, Option<i64>) {
+    pub(in crate::sync) fn reading(&self, version: VersionId) -> (Option<Ready>, Option<VersionId>) {
         if let Some(ready) = self.contents.context.files.get(version) {
             return (Some(ready), self.with(|inner| inner.middles.pop(&version)));
         }
@@ -74,7 +75,7 @@ impl Readahead {
     }
 
     /// The versions that follow this one in its directory, to be brought: as many hands' shares of them.
-    pub(in crate::sync) fn following(&self, after: i64) -> Vec<Vec<i64>> {
+    pub(in crate::sync) fn following(&self, after: VersionId) -> Vec<Vec<VersionId>> {
         let versions = self.contents.context.readers.ask(|reader| reader.following(after, WINDOW)).unwrap_or_default();
         if let (Some(middle), Some(last)) = (versions.get(versions.len() / 2), versions.last()) {
             self.with(|inner| inner.middles.put(*middle, *last));
@@ -83,7 +84,7 @@ impl Readahead {
     }
 
     /// Brings those of these versions that are in the cache to where they are read fast.
-    pub(in crate::sync) fn bring_near(&self, versions: &[i64]) {
+    pub(in crate::sync) fn bring_near(&self, versions: &[VersionId]) {
         for version in versions {
             if self.contents.context.files.get(*version).is_none()
                 && let Some(Ready { body: Body::File(file, begin, size), .. }) = self.contents.ready(*version)

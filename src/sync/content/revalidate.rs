@@ -1,6 +1,7 @@
 //! Content that nothing which the Source lists tells from its next edition: neither a hash nor a time of modification. When it is
 //! opened, and was not looked at for `revalidate=`, its server is asked whether it has changed; new bytes are a new version.
 
+use crate::catalog::VersionId;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -19,7 +20,7 @@ const SHARE: f32 = 0.4;
 
 impl Contents {
     /// Whether an answer to open must wait for a server: then [`Contents::revalidate`] is to be called.
-    pub(in crate::sync) fn is_due(&self, version: i64) -> bool {
+    pub(in crate::sync) fn is_due(&self, version: VersionId) -> bool {
         let Some(interval) = self.freshness.interval.filter(|_| !self.context.config.offline) else { return false };
         if !self.has_timeless() {
             return false;
@@ -53,20 +54,20 @@ impl Contents {
 
     /// Asks whether content is still what its server has. A server that does not answer leaves it as it is, until the next time.
     /// One asking at a time for a version; it goes on if nobody waits for it any more.
-    pub(in crate::sync) async fn revalidate(self: &Arc<Self>, version: i64) -> Revalidated {
+    pub(in crate::sync) async fn revalidate(self: &Arc<Self>, version: VersionId) -> Revalidated {
         let asking = Arc::clone(self);
         let asked = self.freshness.revalidating.once(version, async move { asking.ask_again(version).await });
         asked.await.unwrap_or_else(|| Revalidated::Unknown("a bug ended the request; see the log".to_owned()))
     }
 
     /// As [`Contents::revalidate`], for somebody who waits a part of the timeout, and gets what is here then.
-    pub(in crate::sync) async fn revalidate_soon(self: &Arc<Self>, version: i64) -> Revalidated {
+    pub(in crate::sync) async fn revalidate_soon(self: &Arc<Self>, version: VersionId) -> Revalidated {
         let within = self.context.client.timeout().mul_f32(SHARE);
         let late = || Revalidated::Unknown(format!("no answer within {:.1} s", within.as_secs_f32()));
         tokio::time::timeout(within, self.revalidate(version)).await.unwrap_or_else(|_| late())
     }
 
-    async fn ask_again(self: &Arc<Self>, version: i64) -> Revalidated {
+    async fn ask_again(self: &Arc<Self>, version: VersionId) -> Revalidated {
         let Ok(Some(row)) = self.row(version) else { return Revalidated::Current };
         let Some(content) = self.content_of(&row).filter(|_| is_timeless(&row)) else { return Revalidated::Current };
         // Where that cannot be asked of the catalog, all of it comes again.
@@ -85,7 +86,7 @@ impl Contents {
             status: &self.context.status,
             flight: &flight,
             // What comes is not the content of this version: it has a file of its own.
-            version: -version,
+            version: VersionId::new(-version.number()),
             place: &place,
             expected: &expected,
             // Nobody reads it before it is whole.
@@ -100,7 +101,7 @@ impl Contents {
         };
         let ran = job.run().await;
         if ran.is_err()
-            && let Err(error) = self.context.store.forget_partial(-version)
+            && let Err(error) = self.context.store.forget_partial(-version.number())
         {
             self.context.status.warning(&format!("cache: {error}"));
         }

@@ -4,6 +4,7 @@
 //! that are here ([`pass`]), whichever is first; the result is kept in the catalog. A member that is
 //! not what is listed is reported, and its resource is had from its own URL while the Source still has it.
 
+use crate::catalog::VersionId;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -101,7 +102,7 @@ fn look(package: &Package, unseen: &UnseenMember) -> Result<(MemberState, [u8; 3
 
 /// A damaged member, and why it is.
 pub(in crate::sync) struct Damage {
-    pub(in crate::sync) version: i64,
+    pub(in crate::sync) version: VersionId,
     pub(in crate::sync) why: String,
 }
 

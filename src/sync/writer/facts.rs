@@ -1,5 +1,6 @@
 //! Facts about single versions and content, which are gathered and written many at a time.
 
+use crate::catalog::VersionId;
 use tokio::sync::oneshot;
 
 use crate::catalog::{CatalogError, Content, KnownContent, Looked, Transaction};
@@ -9,10 +10,10 @@ use crate::store::Store;
 /// What became known of a single version, or of content.
 #[derive(Debug)]
 pub(super) enum Fact {
-    Stored(i64, Content),
-    Size(i64, u64),
-    Superseded(i64, Option<(Content, Option<KnownContent>)>),
-    Checked(i64, KnownContent),
+    Stored(VersionId, Content),
+    Size(VersionId, u64),
+    Superseded(VersionId, Option<(Content, Option<KnownContent>)>),
+    Checked(VersionId, KnownContent),
     Touched([u8; 32]),
     TouchedPackage(i64),
     Member(Looked),

@@ -1,5 +1,6 @@
 //! Files of the store that stay open for the next read.
 
+use crate::catalog::VersionId;
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
@@ -29,9 +30,9 @@ pub struct Ready {
 #[derive(Debug)]
 struct Inner {
     /// By version: where it is in the store, and what can be read there.
-    files: LruCache<i64, (Stored, Ready)>,
+    files: LruCache<VersionId, (Stored, Ready)>,
     /// The same, of content in memory.
-    inflated: LruCache<i64, (Stored, Ready)>,
+    inflated: LruCache<VersionId, (Stored, Ready)>,
     inflated_bytes: u64,
     packages: HashMap<i64, Arc<Package>>,
 }
@@ -57,7 +58,7 @@ impl OpenFiles {
         look(&mut locked(&self.0))
     }
 
-    pub(in crate::sync) fn get(&self, version: i64) -> Option<Ready> {
+    pub(in crate::sync) fn get(&self, version: VersionId) -> Option<Ready> {
         self.with(|inner| {
             let found = inner.files.get(&version).or_else(|| inner.inflated.get(&version));
             found.map(|(_, ready)| ready.clone())
@@ -65,12 +66,12 @@ impl OpenFiles {
     }
 
     /// Keeps what was opened.
-    pub(in crate::sync) fn put(&self, version: i64, place: Stored, ready: Ready) {
+    pub(in crate::sync) fn put(&self, version: VersionId, place: Stored, ready: Ready) {
         self.with(|inner| drop(inner.files.put(version, (place, ready))));
     }
 
     /// Keeps what was inflated into memory, and lets go what was not read for longest.
-    pub(in crate::sync) fn put_inflated(&self, version: i64, place: Stored, ready: Ready) {
+    pub(in crate::sync) fn put_inflated(&self, version: VersionId, place: Stored, ready: Ready) {
         self.with(|inner| {
             inner.inflated_bytes += ready.size;
             if let Some((_, (_, before))) = inner.inflated.push(version, (place, ready)) {
@@ -85,7 +86,7 @@ impl OpenFiles {
     }
 
     /// What was opened of a version is not its content after all.
-    pub(in crate::sync) fn forget(&self, version: i64) {
+    pub(in crate::sync) fn forget(&self, version: VersionId) {
         self.with(|inner| {
             inner.files.pop(&version);
             if let Some((_, gone)) = inner.inflated.pop(&version) {
@@ -121,7 +122,7 @@ impl OpenFiles {
     pub(in crate::sync) fn close(&self, gone: &[Stored]) {
         let gone: HashSet<&Stored> = gone.iter().collect();
         self.with(|inner| {
-            let versions: Vec<i64> = inner
+            let versions: Vec<VersionId> = inner
                 .files
                 .iter()
                 .filter(|(_, (place, _))| gone.contains(place))

@@ -8,6 +8,7 @@
 //! there, and no file goes of which there is a row. Only what is damaged goes before its row does, so that nobody reads it
 //! meanwhile.
 
+use crate::catalog::VersionId;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -46,9 +47,9 @@ const WELL: &str = "well";
 /// What was told of versions, and is not in the catalog yet.
 #[derive(Debug, Default)]
 struct Pending {
-    contents: HashMap<i64, Content>,
-    sizes: HashMap<i64, u64>,
-    members: HashMap<i64, Looked>,
+    contents: HashMap<VersionId, Content>,
+    sizes: HashMap<VersionId, u64>,
+    members: HashMap<VersionId, Looked>,
 }
 
 /// The writer's door. Cheap to clone.
@@ -238,7 +239,7 @@ impl WriteQueue {
     ///
     /// # Errors
     /// With the size that it was said to have a moment ago, if that is another.
-    pub(in crate::sync) fn stored(&self, version: i64, content: Content) -> Result<(), u64> {
+    pub(in crate::sync) fn stored(&self, version: VersionId, content: Content) -> Result<(), u64> {
         let mut pending = self.locked();
         if let Some(said) = pending.sizes.get(&version).filter(|said| **said != content.size) {
             return Err(*said);
@@ -249,17 +250,17 @@ impl WriteQueue {
     }
 
     /// Content that came and is not in the catalog yet.
-    pub(in crate::sync) fn pending(&self, version: i64) -> Option<Content> {
+    pub(in crate::sync) fn pending(&self, version: VersionId) -> Option<Content> {
         self.locked().contents.get(&version).copied()
     }
 
     /// A size that became known and is not in the catalog yet.
-    pub(in crate::sync) fn pending_size(&self, version: i64) -> Option<u64> {
+    pub(in crate::sync) fn pending_size(&self, version: VersionId) -> Option<u64> {
         self.locked().sizes.get(&version).copied()
     }
 
     /// The size of a version has become known. Returns it: that of its content, if that has come meanwhile.
-    pub(in crate::sync) fn size(&self, version: i64, size: u64) -> u64 {
+    pub(in crate::sync) fn size(&self, version: VersionId, size: u64) -> u64 {
         let mut pending = self.locked();
         if let Some(content) = pending.contents.get(&version) {
             return content.size;
@@ -270,17 +271,17 @@ impl WriteQueue {
     }
 
     /// A version is not what was said or served of it; its successor has this content, if it is known.
-    pub(in crate::sync) fn superseded(&self, version: i64, content: Option<Content>) {
+    pub(in crate::sync) fn superseded(&self, version: VersionId, content: Option<Content>) {
         self.tell(Fact::Superseded(version, content.map(|content| (content, None))));
     }
 
     /// A server has other content for a version than it had: it is that of its successor.
-    pub(in crate::sync) fn renewed(&self, version: i64, content: Content, known: KnownContent) {
+    pub(in crate::sync) fn renewed(&self, version: VersionId, content: Content, known: KnownContent) {
         self.tell(Fact::Superseded(version, Some((content, Some(known)))));
     }
 
     /// A server was asked whether it has other content for a version.
-    pub(in crate::sync) fn checked(&self, version: i64, known: KnownContent) {
+    pub(in crate::sync) fn checked(&self, version: VersionId, known: KnownContent) {
         self.tell(Fact::Checked(version, known));
     }
 
@@ -301,7 +302,7 @@ impl WriteQueue {
     }
 
     /// What was found of a member and is not in the catalog yet.
-    pub(in crate::sync) fn pending_member(&self, version: i64, epoch: i64) -> Option<MemberState> {
+    pub(in crate::sync) fn pending_member(&self, version: VersionId, epoch: i64) -> Option<MemberState> {
         self.locked().members.get(&version).filter(|looked| looked.epoch == epoch).map(|looked| looked.state)
     }
 
