@@ -29,6 +29,7 @@ mod websub;
 #[cfg(feature = "xmpp")]
 mod xmpp;
 
+use crate::catalog::SetId;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -239,7 +240,7 @@ impl Supervisor {
         let context = &self.context;
         context.board.offer(&offered);
         let mut wanted: HashMap<i64, &OfferedChannel> = HashMap::new();
-        let mut sets: HashMap<i64, bool> = HashMap::new();
+        let mut sets: HashMap<SetId, bool> = HashMap::new();
         // Half of the connections are left for documents and content.
         let most_sockets = bounds::count(context.bounds.channels.min(context.bounds.connections / 2));
         let mut sockets = 0;

@@ -14,6 +14,7 @@ mod set;
 
 pub(super) use offers::{LACKING, PUBLIC};
 
+use crate::catalog::SetId;
 use offers::{choose, remember, remembered};
 
 use std::sync::Arc;
@@ -152,7 +153,7 @@ fn why_partial(context: &Context, before: u64) -> String {
 }
 
 /// Keeps why not all of a set is in step: what a feed, or a list, has not told shows nowhere else.
-async fn note_behind(context: &Context, id: i64, why: Option<String>) -> Result<(), SyncError> {
+async fn note_behind(context: &Context, id: SetId, why: Option<String>) -> Result<(), SyncError> {
     let why = why.map(|why| printable::short_line(&why, MOST_TEXT));
     if context.readers.ask(|reader| reader.meta(&format!("behind {id}")))?.unwrap_or_default()
         == why.as_deref().unwrap_or_default()

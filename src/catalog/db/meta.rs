@@ -1,5 +1,6 @@
 //! Facts about the cache as a whole, by their keys.
 
+use crate::catalog::model::ids::SetId;
 use rusqlite::Connection;
 use rusqlite::OptionalExtension;
 
@@ -11,17 +12,17 @@ type Result<T> = std::result::Result<T, CatalogError>;
 pub(in crate::catalog) const KEY: &str = "filter";
 
 /// Where the selection is kept for which some lists of a set were left alone.
-pub(in crate::catalog) fn selected_key(rset: i64) -> String {
+pub(in crate::catalog) fn selected_key(rset: SetId) -> String {
     format!("selected {rset}")
 }
 
 /// Where it is kept when the lists of a set were read or found unchanged last: a time in nanoseconds; an empty text if they are to be.
-pub(in crate::catalog) fn listed_key(rset: i64) -> String {
+pub(in crate::catalog) fn listed_key(rset: SetId) -> String {
     format!("listed {rset}")
 }
 
 /// Where it is kept why not all of a set is in step, in words: an empty text if it is.
-pub(in crate::catalog) fn behind_key(rset: i64) -> String {
+pub(in crate::catalog) fn behind_key(rset: SetId) -> String {
     format!("behind {rset}")
 }
 

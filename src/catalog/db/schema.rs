@@ -503,7 +503,7 @@ pub(in crate::catalog) fn open_reader(path: &Path) -> Result<Connection, Catalog
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::model::ids::VersionId;
+    use crate::catalog::model::ids::{SetId, VersionId};
 
     #[test]
     fn a_cache_of_the_first_schema_is_brought_to_the_newest_and_keeps_what_it_has() {
@@ -526,9 +526,9 @@ mod tests {
         let mut writer = crate::catalog::Writer::open(folder.path(), mapper).unwrap();
         let sets = writer.sets().unwrap();
         assert_eq!((sets.len(), sets[0].resources, sets[0].seed.as_ref()), (1, 1, None));
-        assert_eq!(writer.documents(1).unwrap()[0].package, None);
+        assert_eq!(writer.documents(SetId::new(1)).unwrap()[0].package, None);
         let transaction = writer.begin(true).unwrap();
-        let row = crate::catalog::PackageRow { rset: 1, url: "p".to_owned(), ..Default::default() };
+        let row = crate::catalog::PackageRow { rset: SetId::new(1), url: "p".to_owned(), ..Default::default() };
         assert_eq!(transaction.put_package(&row).unwrap(), transaction.put_package(&row).unwrap());
         transaction.commit().unwrap();
         assert!(writer.readers().ask(|reader| reader.version(VersionId::new(8))).unwrap().is_some());

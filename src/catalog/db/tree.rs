@@ -1,5 +1,6 @@
 //! How a transaction keeps the tree: directories, live counts, files that become directories.
 
+use crate::catalog::model::ids::SetId;
 use crate::catalog::model::ids::VersionId;
 use std::collections::BTreeSet;
 use std::collections::HashMap;
@@ -165,7 +166,7 @@ impl Tree {
         connection: &Connection,
         parent: i64,
         name: &str,
-        rset: i64,
+        rset: SetId,
         uri: Option<&str>,
         version: Option<VersionId>,
     ) -> Result<i64> {
@@ -186,7 +187,7 @@ impl Tree {
         connection: &Connection,
         root: i64,
         names: &[String],
-        rset: i64,
+        rset: SetId,
         uri_of: &mut dyn FnMut(i64) -> Result<String>,
     ) -> Result<i64> {
         let (known, mut at) = self.chain.keep(root, names);
@@ -242,7 +243,7 @@ impl Tree {
         uri: &str,
     ) -> Result<()> {
         // It stays its own set's, whichever set makes it a directory.
-        let rset: i64 = connection
+        let rset: SetId = connection
             .prepare_cached("UPDATE name SET version = NULL, uri = NULL, hidden = 0 WHERE id = ?1 RETURNING rset")?
             .query_row([id], |row| row.get(0))?;
         self.count(connection, parent, name, -1)?;
@@ -323,7 +324,7 @@ impl Tree {
         &mut self,
         connection: &Connection,
         NameRow { id: name, hidden, .. }: NameRow,
-        rset: i64,
+        rset: SetId,
     ) -> Result<()> {
         let was_resource: bool = connection
             .prepare_cached("SELECT EXISTS (SELECT 1 FROM version WHERE name = ?1 AND until IS NOT NULL)")?
@@ -347,13 +348,18 @@ impl Tree {
     }
 
     /// Something lay in a name.
-    pub(in crate::catalog) fn was_directory(&mut self, connection: &Connection, row: NameRow, rset: i64) -> Result<()> {
+    pub(in crate::catalog) fn was_directory(
+        &mut self,
+        connection: &Connection,
+        row: NameRow,
+        rset: SetId,
+    ) -> Result<()> {
         if row.version.is_none() && row.live == 0 { self.keep_history(connection, row, rset) } else { Ok(()) }
     }
 
     /// A name in which something lies, or lay, has its own resource, if there is one, under `@self`: then also
     /// where nothing is left in it.
-    pub(in crate::catalog) fn ensure_self(&mut self, connection: &Connection, name: i64, rset: i64) -> Result<()> {
+    pub(in crate::catalog) fn ensure_self(&mut self, connection: &Connection, name: i64, rset: SetId) -> Result<()> {
         let was_directory: bool = connection
             .prepare_cached("SELECT EXISTS (SELECT 1 FROM name WHERE parent = ?1)")?
             .query_row([name], |row| row.get(0))?;

@@ -1,5 +1,6 @@
 //! Channels of Change Notifications, and what waits on them.
 
+use crate::catalog::model::ids::SetId;
 use crate::document::Capability;
 use crate::document::Datetime;
 
@@ -9,7 +10,7 @@ pub struct Channel {
     /// Its number.
     pub id: i64,
     /// The set that it tells of.
-    pub rset: i64,
+    pub rset: SetId,
     /// The topic of WebSub, or the URL of a WebSocket.
     pub url: String,
     /// `change-notification` or `framework-notification`.

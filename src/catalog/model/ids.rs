@@ -7,7 +7,7 @@ use rusqlite::types::{FromSql, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(i64);
 
         impl $name {
@@ -53,4 +53,19 @@ macro_rules! id {
 id! {
     /// A version of a resource.
     VersionId
+}
+
+id! {
+    /// A set of resources.
+    SetId
+}
+
+id! {
+    /// A document that the tree was made from.
+    DocumentId
+}
+
+id! {
+    /// A package of a dump.
+    PackageId
 }

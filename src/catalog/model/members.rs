@@ -1,5 +1,6 @@
 //! Members of packages.
 
+use crate::catalog::model::ids::PackageId;
 use crate::catalog::model::ids::VersionId;
 use crate::document::Hashes;
 
@@ -22,7 +23,7 @@ pub struct MemberRow {
     /// The version.
     pub version: VersionId,
     /// The package.
-    pub package: i64,
+    pub package: PackageId,
     /// Where its local header begins.
     pub header: u64,
     /// Bytes in the package.

@@ -1,5 +1,7 @@
 //! Packages of dumps.
 
+use crate::catalog::model::ids::PackageId;
+use crate::catalog::model::ids::SetId;
 use crate::document::Datetime;
 use crate::document::Hashes;
 
@@ -7,9 +9,9 @@ use crate::document::Hashes;
 #[derive(Clone, Debug, Default)]
 pub struct PackageRow {
     /// Its number, which is never used twice.
-    pub id: i64,
+    pub id: PackageId,
     /// The set it belongs to.
-    pub rset: i64,
+    pub rset: SetId,
     /// Where it can be had.
     pub url: String,
     /// What its dump says of it: the same URL with another edition is another package.

@@ -1,5 +1,8 @@
 //! What is asked of the catalog and told by it, as plain values.
 
+use crate::catalog::model::ids::DocumentId;
+use crate::catalog::model::ids::PackageId;
+use crate::catalog::model::ids::SetId;
 use crate::catalog::model::ids::VersionId;
 use std::collections::BTreeSet;
 use std::collections::HashSet;
@@ -135,7 +138,7 @@ impl SetState {
 #[derive(Clone, Debug)]
 pub struct SetRow {
     /// Its number.
-    pub id: i64,
+    pub id: SetId,
     /// The URL of what describes it.
     pub key: String,
     /// The name of its directory, where there are several.
@@ -176,7 +179,7 @@ impl SetRow {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DocumentRow {
     /// Its number.
-    pub id: i64,
+    pub id: DocumentId,
     /// Where it was had.
     pub url: String,
     /// Validators for the next request.
@@ -190,7 +193,7 @@ pub struct DocumentRow {
     /// How many entries it has.
     pub entries: u64,
     /// The package that it is the manifest of.
-    pub package: Option<i64>,
+    pub package: Option<PackageId>,
     /// The page that continues it (`rs:ln rel="next"`).
     pub next: Option<String>,
 }
@@ -201,7 +204,7 @@ pub enum Stored {
     /// An object, by its name in the store.
     Object([u8; 32]),
     /// A package, by its number.
-    Package(i64),
+    Package(PackageId),
 }
 
 /// Content that may be let go.

@@ -1,5 +1,6 @@
 //! What is listed beside what is in the tree, without changing anything.
 
+use crate::catalog::model::ids::SetId;
 use crate::catalog::model::ids::VersionId;
 use rusqlite::Connection;
 use rusqlite::params;
@@ -50,7 +51,7 @@ pub struct Difference {
 #[derive(Debug)]
 pub struct Comparison<'r> {
     reader: &'r Reader,
-    rset: i64,
+    rset: SetId,
     directory: i64,
     seen: Numbers,
     /// The directory that was looked into last.
@@ -60,7 +61,7 @@ pub struct Comparison<'r> {
 impl<'r> Comparison<'r> {
     /// Begins one with a set and its directory.
     #[must_use]
-    pub fn new(reader: &'r Reader, rset: i64, directory: i64) -> Self {
+    pub fn new(reader: &'r Reader, rset: SetId, directory: i64) -> Self {
         Self { reader, rset, directory, seen: Numbers::default(), last: None }
     }
 

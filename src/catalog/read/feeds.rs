@@ -1,5 +1,6 @@
 //! Feeds and offers of a set.
 
+use crate::catalog::model::ids::SetId;
 use rusqlite::Row;
 
 use crate::catalog::db::pool::Reader;
@@ -49,7 +50,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn offers(&self, rset: i64) -> Result<Vec<Offer>> {
+    pub fn offers(&self, rset: SetId) -> Result<Vec<Offer>> {
         let mut statement =
             self.connection().prepare_cached("SELECT capability, url, hubs FROM offer WHERE rset = ?1")?;
         let rows = statement.query_map([rset], |row| {
@@ -69,7 +70,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn feeds(&self, rset: i64) -> Result<Vec<Feed>> {
+    pub fn feeds(&self, rset: SetId) -> Result<Vec<Feed>> {
         let mut statement =
             self.connection().prepare_cached(&format!("SELECT {FEED} FROM feed WHERE rset = ?1 ORDER BY root"))?;
         let rows = statement.query_map([rset], feed)?;
@@ -80,7 +81,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn replaced_feeds(&self, rset: i64) -> Result<Vec<Feed>> {
+    pub fn replaced_feeds(&self, rset: SetId) -> Result<Vec<Feed>> {
         let mut statement = self
             .connection()
             .prepare_cached("SELECT root, capability, history_from FROM feed_replaced WHERE rset = ?1 ORDER BY root")?;

@@ -4,6 +4,7 @@ use crate::catalog::db::meta::{KEY, selected_key};
 use crate::catalog::db::names::LEFT_OUT;
 use crate::catalog::db::pool::Reader;
 use crate::catalog::error::CatalogError;
+use crate::catalog::model::ids::SetId;
 use crate::catalog::model::ids::VersionId;
 
 type Result<T> = std::result::Result<T, CatalogError>;
@@ -22,7 +23,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn was_selected_otherwise(&self, rset: i64) -> Result<bool> {
+    pub fn was_selected_otherwise(&self, rset: SetId) -> Result<bool> {
         let noted = self.meta(&selected_key(rset))?.filter(|noted| !noted.is_empty());
         Ok(noted.is_some() && noted != Some(self.selected()?.join("\n")))
     }

@@ -1,5 +1,6 @@
 //! Members of packages.
 
+use crate::catalog::model::ids::PackageId;
 use crate::catalog::model::ids::VersionId;
 use rusqlite::OptionalExtension;
 use rusqlite::params;
@@ -20,7 +21,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn unseen_members(&self, package: i64, from: u64, limit: usize) -> Result<Vec<UnseenMember>> {
+    pub fn unseen_members(&self, package: PackageId, from: u64, limit: usize) -> Result<Vec<UnseenMember>> {
         let mut statement = self.connection().prepare_cached(&format!(
             "SELECT {MEMBER}, CASE WHEN v.settled THEN NULL ELSE v.size END, v.hashes, v.extra
              FROM member m JOIN package p ON p.id = m.package JOIN version v ON v.id = m.version
@@ -79,7 +80,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn unseen_bytes(&self, package: i64) -> Result<(u64, u64)> {
+    pub fn unseen_bytes(&self, package: PackageId) -> Result<(u64, u64)> {
         let mut statement = self.connection().prepare_cached(&format!(
             "SELECT COALESCE(sum(m.compressed), 0), count(*) FROM member m JOIN version v ON v.id = m.version
              WHERE m.package = ?1 AND m.state = 0 AND v.until IS NULL AND v.object IS NULL{}",

@@ -1,5 +1,6 @@
 //! Packages.
 
+use crate::catalog::model::ids::PackageId;
 use rusqlite::OptionalExtension;
 
 use crate::catalog::db::columns::{PACKAGE, package};
@@ -24,7 +25,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn package(&self, id: i64) -> Result<Option<PackageRow>> {
+    pub fn package(&self, id: PackageId) -> Result<Option<PackageRow>> {
         let mut statement =
             self.connection().prepare_cached(&format!("SELECT {PACKAGE} FROM package WHERE id = ?1"))?;
         Ok(statement.query_row([id], package).optional()?)

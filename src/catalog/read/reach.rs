@@ -2,6 +2,7 @@
 
 use crate::catalog::db::pool::Reader;
 use crate::catalog::error::CatalogError;
+use crate::catalog::model::ids::SetId;
 use crate::catalog::model::reach::{ArchivedRow, Reach};
 use crate::document::Capability;
 use crate::document::Datetime;
@@ -13,7 +14,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn reach(&self, rset: i64) -> Result<Reach> {
+    pub fn reach(&self, rset: SetId) -> Result<Reach> {
         let mut statement =
             self.connection().prepare_cached("SELECT at, own FROM snapshot WHERE rset = ?1 ORDER BY at")?;
         let snapshots: Vec<(Datetime, bool)> = statement

@@ -3,6 +3,7 @@
 use crate::catalog::db::meta::{behind_key, listed_key};
 use crate::catalog::db::pool::Reader;
 use crate::catalog::error::CatalogError;
+use crate::catalog::model::ids::SetId;
 use crate::document::Datetime;
 
 type Result<T> = std::result::Result<T, CatalogError>;
@@ -12,7 +13,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn listed(&self, rset: i64) -> Result<Option<Option<Datetime>>> {
+    pub fn listed(&self, rset: SetId) -> Result<Option<Option<Datetime>>> {
         Ok(self.meta(&listed_key(rset))?.map(|text| text.parse().ok().map(Datetime::from_nanos)))
     }
 
@@ -20,7 +21,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn behind(&self, rset: i64) -> Result<Option<String>> {
+    pub fn behind(&self, rset: SetId) -> Result<Option<String>> {
         if self.was_selected_otherwise(rset)? {
             return Ok(Some("lists of what is selected now have not been read yet".to_owned()));
         }

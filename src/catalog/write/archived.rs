@@ -4,6 +4,7 @@
 //! What the Source itself said of a resource stands. A memento of the same second or of the same bytes is another
 //! place for a version that is known; any other is a version of its own, between those that are known.
 
+use crate::catalog::model::ids::SetId;
 use crate::catalog::model::ids::VersionId;
 use std::collections::HashMap;
 use std::collections::HashSet;
@@ -352,7 +353,7 @@ impl Transaction<'_> {
     }
 
     fn insert_archived(&mut self, resource: i64, memento: &Memento) -> Result<VersionId> {
-        let rset: i64 = self
+        let rset: SetId = self
             .connection()
             .prepare_cached("SELECT rset FROM name WHERE id = ?1")?
             .query_row([resource], |row| row.get(0))?;

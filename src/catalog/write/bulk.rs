@@ -10,6 +10,8 @@
 //! be a cache to be made anew. `OR FAIL`, and numbers that SQLite gives, keep it from journalling each statement of many rows apart;
 //! an error ends the step anyway.
 
+use crate::catalog::model::ids::DocumentId;
+use crate::catalog::model::ids::SetId;
 use std::sync::LazyLock;
 
 use crate::catalog::error::CatalogError;
@@ -46,9 +48,9 @@ impl Transaction<'_> {
     /// If SQLite fails.
     pub fn upsert_all(
         &mut self,
-        rset: i64,
+        rset: SetId,
         directory: i64,
-        document: i64,
+        document: DocumentId,
         records: &[Record],
     ) -> Result<Vec<Upserted>> {
         let mut came = Vec::with_capacity(records.len());
@@ -97,7 +99,7 @@ impl Transaction<'_> {
     }
 
     /// Writes what a run gathered.
-    fn write(&mut self, run: &mut Run<'_>, rset: i64, document: i64) -> Result<()> {
+    fn write(&mut self, run: &mut Run<'_>, rset: SetId, document: DocumentId) -> Result<()> {
         if run.versions.is_empty() {
             return Ok(());
         }
@@ -133,7 +135,7 @@ impl Transaction<'_> {
     pub(in crate::catalog) fn insert_versions(
         &self,
         versions: &[NewVersion<'_>],
-        document: i64,
+        document: DocumentId,
         how: How,
     ) -> Result<()> {
         if versions.iter().any(|version| version.record.dated != 1 && version.record.hashes.is_empty()) {
@@ -293,7 +295,7 @@ mod tests {
     }
 
     /// A catalog, and its sets: the first two lie at the root, the third in a directory of its own.
-    fn catalog() -> (tempfile::TempDir, Writer, Vec<(i64, i64)>) {
+    fn catalog() -> (tempfile::TempDir, Writer, Vec<(SetId, i64)>) {
         let folder = tempfile::tempdir().unwrap();
         let mapper = Arc::new(Mapper::new("http://example.com/", false).unwrap());
         let mut writer = Writer::open(folder.path(), mapper).unwrap();
@@ -323,9 +325,9 @@ mod tests {
                     let (rset, directory) = sets[*set];
                     let id = i64::try_from(number * 10 + document + 1).unwrap();
                     let records: Vec<_> = entries.iter().map(|entry| record(&mapper, entry)).collect();
-                    let together = one.upsert_all(rset, directory, id, &records).unwrap();
+                    let together = one.upsert_all(rset, directory, DocumentId::new(id), &records).unwrap();
                     let alone: Vec<_> =
-                        records.iter().map(|record| other.upsert(rset, directory, id, record).unwrap()).collect();
+                        records.iter().map(|record| other.upsert(rset, directory, DocumentId::new(id), record).unwrap()).collect();
                     prop_assert_eq!(together, alone);
                 }
                 let now = Datetime::from_nanos(100 + i64::try_from(number).unwrap());
@@ -357,7 +359,7 @@ mod tests {
         for listed in [true, false, true] {
             let mut transaction = writer.begin(false).unwrap();
             if listed {
-                transaction.upsert_all(root, at_root, 1, &[entry("c"), entry("c/a")]).unwrap();
+                transaction.upsert_all(root, at_root, DocumentId::new(1), &[entry("c"), entry("c/a")]).unwrap();
             }
             transaction.delete_unseen(root, Datetime::from_nanos(100)).unwrap();
             transaction.commit().unwrap();
@@ -389,11 +391,11 @@ mod tests {
         };
         // What one set has as a file, another needs as a directory.
         let mut transaction = writer.begin(false).unwrap();
-        transaction.upsert_all(root, at_root, 1, &[entry("own/p")]).unwrap();
-        transaction.upsert_all(own, in_own, 2, &[entry("p/q")]).unwrap();
+        transaction.upsert_all(root, at_root, DocumentId::new(1), &[entry("own/p")]).unwrap();
+        transaction.upsert_all(own, in_own, DocumentId::new(2), &[entry("p/q")]).unwrap();
         transaction.commit().unwrap();
         let mut transaction = writer.begin(false).unwrap();
-        transaction.upsert_all(own, in_own, 2, &[entry("p/q")]).unwrap();
+        transaction.upsert_all(own, in_own, DocumentId::new(2), &[entry("p/q")]).unwrap();
         let deleted = transaction.delete_unseen(own, Datetime::from_nanos(9)).unwrap();
         transaction.commit().unwrap();
         let transaction = writer.begin(false).unwrap();

@@ -4,6 +4,8 @@
 //! digests that it gives. One that is in the tree already does nothing; one that is older than the change
 //! which made the current version becomes history.
 
+use crate::catalog::model::ids::DocumentId;
+use crate::catalog::model::ids::SetId;
 use crate::catalog::model::ids::VersionId;
 use rusqlite::OptionalExtension;
 use rusqlite::params;
@@ -69,7 +71,7 @@ struct Current {
     hashes: Option<Vec<u8>>,
     sameness: Sameness,
     same_media: bool,
-    document: i64,
+    document: DocumentId,
 }
 
 impl Transaction<'_> {
@@ -82,7 +84,7 @@ impl Transaction<'_> {
     /// If SQLite fails.
     pub fn change(
         &mut self,
-        rset: i64,
+        rset: SetId,
         directory: i64,
         record: &Record,
         how: How,
@@ -101,7 +103,7 @@ impl Transaction<'_> {
 
     fn apply(
         &mut self,
-        rset: i64,
+        rset: SetId,
         directory: i64,
         record: &Record,
         how: How,

@@ -3,6 +3,7 @@
 //! A delivery is kept until all that it says is in the tree. What tells it from others stays a while longer: one
 //! that comes twice counts once.
 
+use crate::catalog::model::ids::SetId;
 use rusqlite::OptionalExtension;
 use rusqlite::params;
 
@@ -22,7 +23,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn channel(&self, rset: i64, url: &str, capability: Capability) -> Result<i64> {
+    pub fn channel(&self, rset: SetId, url: &str, capability: Capability) -> Result<i64> {
         Ok(self
             .connection()
             .prepare_cached(

@@ -1,5 +1,6 @@
 //! What a set offers, the Change Lists and Change Dumps that are followed, and the syncs that changed something.
 
+use crate::catalog::model::ids::SetId;
 use rusqlite::params;
 
 use crate::catalog::error::CatalogError;
@@ -15,7 +16,7 @@ impl Writer {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn keep_offers(&mut self, rset: i64, offers: &[Offer]) -> Result<()> {
+    pub fn keep_offers(&mut self, rset: SetId, offers: &[Offer]) -> Result<()> {
         let known = self.readers().ask(|reader| reader.offers(rset))?;
         if known.len() == offers.len() && offers.iter().all(|offer| known.contains(offer)) {
             return Ok(());
@@ -53,7 +54,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn end_sync(&self, rset: i64, how: &str, tally: &Tally) -> Result<()> {
+    pub fn end_sync(&self, rset: SetId, how: &str, tally: &Tally) -> Result<()> {
         let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         let last = || self.connection().query_row("SELECT COALESCE(max(id), 0) + 1 FROM sync", [], |row| row.get(0));
         let id: i64 = self.sync.map_or_else(last, Ok)?;
@@ -76,7 +77,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn put_feed(&self, rset: i64, feed: &Feed) -> Result<()> {
+    pub fn put_feed(&self, rset: SetId, feed: &Feed) -> Result<()> {
         let beside = feed.beside.as_ref();
         self.connection()
             .prepare_cached(
@@ -117,7 +118,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn reread_feeds(&self, rset: i64) -> Result<()> {
+    pub fn reread_feeds(&self, rset: SetId) -> Result<()> {
         self.connection().execute(
             "UPDATE feed SET etag = NULL, last_modified = NULL, beside_etag = NULL, beside_last_modified = NULL, read = x''
              WHERE rset = ?1",
@@ -130,7 +131,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn lists_make_up(&self, rset: i64, at: Option<Datetime>) -> Result<()> {
+    pub fn lists_make_up(&self, rset: SetId, at: Option<Datetime>) -> Result<()> {
         self.connection().execute(
             "UPDATE feed SET lost = NULL WHERE rset = ?1 AND lost <= ?2",
             params![rset, at.map(Datetime::nanos)],
@@ -143,7 +144,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn note_history_gap(&self, rset: i64, before: Option<Datetime>) -> Result<()> {
+    pub fn note_history_gap(&self, rset: SetId, before: Option<Datetime>) -> Result<()> {
         self.connection().execute(
             "UPDATE feed SET history_from = max(cursor, COALESCE(?2, cursor)) WHERE rset = ?1 AND history_from IS NULL",
             params![rset, before.map(Datetime::nanos)],
@@ -155,7 +156,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn replace_feed(&self, rset: i64, feed: &Feed) -> Result<()> {
+    pub fn replace_feed(&self, rset: SetId, feed: &Feed) -> Result<()> {
         let known = "SELECT rset, root, capability, max(COALESCE(history_from, cursor), COALESCE(cursor, history_from))
                      FROM feed WHERE rset = ?1 AND root = ?2 AND COALESCE(history_from, cursor) IS NOT NULL";
         let row = params![rset, feed.root];
@@ -171,7 +172,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn note_feed_failure(&self, rset: i64, feed: &Feed) -> Result<()> {
+    pub fn note_feed_failure(&self, rset: SetId, feed: &Feed) -> Result<()> {
         let missed = feed.missed.map(Datetime::nanos);
         let known = self
             .connection()
@@ -184,7 +185,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn forget_feeds(&self, rset: i64, roots: &[String]) -> Result<()> {
+    pub fn forget_feeds(&self, rset: SetId, roots: &[String]) -> Result<()> {
         let roots = serde_json::to_string(roots).unwrap_or_else(|_| "[]".to_owned());
         for table in ["feed", "feed_replaced"] {
             self.connection().execute(

@@ -1,5 +1,6 @@
 //! Applies a filter to what is there.
 
+use crate::catalog::model::ids::SetId;
 use rusqlite::params;
 
 use crate::catalog::db::meta::meta;
@@ -22,7 +23,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn note_selected(&self, rset: i64, selected: &[String]) -> Result<()> {
+    pub fn note_selected(&self, rset: SetId, selected: &[String]) -> Result<()> {
         set_meta(self.connection(), &selected_key(rset), &selected.join("\n"))
     }
 
@@ -76,7 +77,7 @@ impl Transaction<'_> {
     /// Shows a live file, or leaves it out.
     pub(in crate::catalog) fn show(
         &mut self,
-        rset: i64,
+        rset: SetId,
         (parent, name): (i64, &str),
         id: i64,
         left_out: bool,
@@ -96,7 +97,7 @@ impl Transaction<'_> {
     }
 
     /// Notes of a live file that it is left out, or is not any more.
-    pub(in crate::catalog) fn mark(&mut self, rset: i64, parent: i64, id: i64, left_out: bool) -> Result<()> {
+    pub(in crate::catalog) fn mark(&mut self, rset: SetId, parent: i64, id: i64, left_out: bool) -> Result<()> {
         self.connection()
             .prepare_cached("UPDATE name SET hidden = ?2 WHERE id = ?1")?
             .execute(params![id, left_out])?;
@@ -104,7 +105,7 @@ impl Transaction<'_> {
     }
 
     /// So many more live files of a directory are left out.
-    pub(in crate::catalog) fn hide(&mut self, rset: i64, parent: i64, count: i64) -> Result<()> {
+    pub(in crate::catalog) fn hide(&mut self, rset: SetId, parent: i64, count: i64) -> Result<()> {
         self.tree.hide(&self.transaction, parent, count)?;
         *self.left_out.entry(rset).or_insert(0) += count;
         Ok(())
@@ -185,7 +186,7 @@ pub(in crate::catalog) struct File {
     /// The number that its resource goes by.
     resource: i64,
     name: String,
-    rset: i64,
+    rset: SetId,
     live: bool,
     modified: i64,
     media: Option<String>,
@@ -195,6 +196,7 @@ pub(in crate::catalog) struct File {
 #[cfg(test)]
 mod tests {
     use crate::catalog::model::filter::{Filter, Wish, is_member, is_of_type};
+    use crate::catalog::model::ids::DocumentId;
     use crate::document::Datetime;
     use std::collections::{BTreeMap, BTreeSet};
 
@@ -348,7 +350,7 @@ mod tests {
                                 targets: Vec::new(),
                             }
                         }).collect();
-                        transaction.upsert_all(rset, ROOT, now, &records).unwrap();
+                        transaction.upsert_all(rset, ROOT, DocumentId::new(now), &records).unwrap();
                         transaction.delete_unseen(rset, Datetime::from_nanos(now)).unwrap();
                         transaction.commit().unwrap();
                         there = entries;

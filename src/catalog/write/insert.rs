@@ -3,6 +3,7 @@
 //! New versions of a list are written many to a statement ([`Numbered`]); a version that another one makes room for, one at
 //! a time with all of its columns ([`VersionValues`]).
 
+use crate::catalog::model::ids::DocumentId;
 use crate::catalog::model::ids::VersionId;
 use std::sync::LazyLock;
 
@@ -153,7 +154,7 @@ pub(in crate::catalog) struct NewVersion<'r> {
 pub(in crate::catalog) fn insert_versions(
     connection: &Connection,
     versions: &[NewVersion<'_>],
-    document: i64,
+    document: DocumentId,
     origin: Option<(i64, i64)>,
 ) -> Result<()> {
     let is_plain =
@@ -199,7 +200,7 @@ pub(in crate::catalog) fn insert_versions(
 pub(in crate::catalog) struct VersionValues {
     pub(in crate::catalog) id: VersionId,
     pub(in crate::catalog) name: i64,
-    pub(in crate::catalog) document: i64,
+    pub(in crate::catalog) document: DocumentId,
     pub(in crate::catalog) begin: i64,
     pub(in crate::catalog) until: Option<i64>,
     pub(in crate::catalog) mtime: i64,

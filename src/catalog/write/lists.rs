@@ -2,6 +2,7 @@
 
 use crate::catalog::db::meta::{meta, set_meta};
 use crate::catalog::error::CatalogError;
+use crate::catalog::model::ids::SetId;
 use crate::catalog::write::transaction::Transaction;
 use crate::document::Datetime;
 
@@ -12,7 +13,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn note_edition(&self, rset: i64, edition: &str, begun: Option<Datetime>) -> Result<()> {
+    pub fn note_edition(&self, rset: SetId, edition: &str, begun: Option<Datetime>) -> Result<()> {
         set_meta(self.connection(), &format!("edition {rset}"), &format!("{edition} {}", self.now))?;
         match begun {
             Some(begun) => set_meta(self.connection(), &format!("begun {rset}"), &begun.nanos().to_string()),
@@ -24,7 +25,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn edition_before(&self, rset: i64, edition: &str) -> Result<Option<Datetime>> {
+    pub fn edition_before(&self, rset: SetId, edition: &str) -> Result<Option<Datetime>> {
         let known = meta(self.connection(), &format!("edition {rset}"))?;
         let known = known.as_deref().and_then(|text| text.split_once(' ')).filter(|(known, _)| *known != edition);
         Ok(known.and_then(|(_, read)| read.parse().ok()).map(Datetime::from_nanos))
@@ -34,7 +35,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn is_edition_known(&self, rset: i64, edition: &str) -> Result<bool> {
+    pub fn is_edition_known(&self, rset: SetId, edition: &str) -> Result<bool> {
         let known = meta(self.connection(), &format!("edition {rset}"))?;
         Ok(known.as_deref().and_then(|text| text.split_once(' ')).is_some_and(|(known, _)| known == edition))
     }

@@ -3,6 +3,7 @@
 use crate::catalog::db::naming::Named;
 use crate::catalog::db::tree::NameRow;
 use crate::catalog::error::CatalogError;
+use crate::catalog::model::ids::SetId;
 use crate::catalog::model::record::Record;
 use crate::catalog::write::transaction::Transaction;
 
@@ -20,6 +21,7 @@ impl Transaction<'_> {
 
 #[cfg(test)]
 mod tests {
+    use crate::catalog::model::ids::DocumentId;
     use crate::path::Naming;
     use std::collections::{BTreeMap, BTreeSet};
     use std::sync::Arc;
@@ -52,7 +54,7 @@ mod tests {
     struct Mirror {
         writer: Writer,
         mapper: Arc<Mapper>,
-        rset: i64,
+        rset: SetId,
         moment: i64,
         _folder: tempfile::TempDir,
     }
@@ -73,7 +75,7 @@ mod tests {
             self.moment += 1;
             let records: Vec<Record> = uris.iter().map(|uri| record(&self.mapper, uri)).collect();
             let mut transaction = self.writer.begin(false).unwrap();
-            let came = transaction.upsert_all(self.rset, ROOT, self.moment, &records).unwrap();
+            let came = transaction.upsert_all(self.rset, ROOT, DocumentId::new(self.moment), &records).unwrap();
             transaction.delete_unseen(self.rset, Datetime::from_nanos(self.moment)).unwrap();
             transaction.commit().unwrap();
             came.iter().filter(|came| came.outcome == Outcome::Added).count()
@@ -118,7 +120,7 @@ mod tests {
         old.path.naming = Naming::Digest;
         let long = old.path.to_string();
         let mut transaction = mirror.writer.begin(false).unwrap();
-        transaction.upsert(mirror.rset, ROOT, 1, &old).unwrap();
+        transaction.upsert(mirror.rset, ROOT, DocumentId::new(1), &old).unwrap();
         transaction.commit().unwrap();
         assert_eq!(mirror.list(std::slice::from_ref(&spelled)), 0);
         assert_eq!(mirror.path(&spelled), Some(long));

@@ -1,5 +1,7 @@
 //! Packages of dumps.
 
+use crate::catalog::model::ids::PackageId;
+use crate::catalog::model::ids::SetId;
 use rusqlite::OptionalExtension;
 use rusqlite::params;
 
@@ -17,7 +19,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn put_package(&self, row: &PackageRow) -> Result<i64> {
+    pub fn put_package(&self, row: &PackageRow) -> Result<PackageId> {
         let hashes = (!row.hashes.is_empty()).then(|| row.hashes.to_bytes());
         Ok(self
             .connection()
@@ -47,7 +49,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn package_found(&self, id: i64, size: u64, validator: Option<&str>) -> Result<()> {
+    pub fn package_found(&self, id: PackageId, size: u64, validator: Option<&str>) -> Result<()> {
         self.connection()
             .prepare_cached(
                 "UPDATE package SET size = CASE WHEN recast THEN size ELSE ?2 END, validator = ?3 WHERE id = ?1",
@@ -60,7 +62,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn package_recast(&self, id: i64, size: Option<u64>) -> Result<()> {
+    pub fn package_recast(&self, id: PackageId, size: Option<u64>) -> Result<()> {
         self.connection()
             .prepare_cached("UPDATE package SET recast = 1, size = ?2, epoch = epoch + (?2 IS NOT NULL) WHERE id = ?1")?
             .execute(params![id, size.map(signed)])?;
@@ -71,7 +73,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn package_renewed(&self, id: i64) -> Result<()> {
+    pub fn package_renewed(&self, id: PackageId) -> Result<()> {
         self.connection().execute("UPDATE package SET recast = 0 WHERE id = ?1", [id])?;
         self.package_gone(id, true)
     }
@@ -80,7 +82,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn package_has(&self, id: i64, here: PackageBytes, now: Datetime) -> Result<u64> {
+    pub fn package_has(&self, id: PackageId, here: PackageBytes, now: Datetime) -> Result<u64> {
         let PackageBytes { bytes, whole, doubtful } = here;
         let before: Option<i64> = self
             .connection()
@@ -108,7 +110,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn package_indexed(&self, id: i64) -> Result<()> {
+    pub fn package_indexed(&self, id: PackageId) -> Result<()> {
         self.connection().execute("UPDATE package SET indexed = 1 WHERE id = ?1", [id])?;
         Ok(())
     }
@@ -117,7 +119,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn touch_package(&self, id: i64, now: Datetime) -> Result<()> {
+    pub fn touch_package(&self, id: PackageId, now: Datetime) -> Result<()> {
         self.connection()
             .prepare_cached("UPDATE package SET used = ?2 WHERE id = ?1")?
             .execute(params![id, now.nanos()])?;
@@ -129,7 +131,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn package_gone(&self, id: i64, again: bool) -> Result<()> {
+    pub fn package_gone(&self, id: PackageId, again: bool) -> Result<()> {
         self.connection().execute(
             "UPDATE package SET whole = 0, wanted = wanted AND ?2, bytes = 0, doubtful = 0, durable = 0, size = NULL,
              validator = NULL, epoch = epoch + 1 WHERE id = ?1",
@@ -143,7 +145,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn forget_package(&self, id: i64) -> Result<()> {
+    pub fn forget_package(&self, id: PackageId) -> Result<()> {
         self.connection().execute("DELETE FROM member WHERE package = ?1", [id])?;
         self.connection().execute("DELETE FROM patch WHERE package = ?1", [id])?;
         self.connection().execute("DELETE FROM package WHERE id = ?1", [id])?;
@@ -155,8 +157,8 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn forget_idle_packages(&self, rset: i64, kept: &[i64]) -> Result<Vec<i64>> {
-        let idle: Vec<i64> = self
+    pub fn forget_idle_packages(&self, rset: SetId, kept: &[PackageId]) -> Result<Vec<PackageId>> {
+        let idle: Vec<PackageId> = self
             .connection()
             .prepare_cached(
                 // Of versions that are superseded, what is not here cannot be had again in any case.
@@ -167,7 +169,7 @@ impl Transaction<'_> {
             )?
             .query_map([rset], |row| row.get(0))?
             .collect::<rusqlite::Result<_>>()?;
-        let idle: Vec<i64> = idle.into_iter().filter(|id| !kept.contains(id)).collect();
+        let idle: Vec<PackageId> = idle.into_iter().filter(|id| !kept.contains(id)).collect();
         idle.iter().try_for_each(|id| self.forget_package(*id))?;
         Ok(idle)
     }

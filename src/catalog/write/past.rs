@@ -4,6 +4,7 @@
 //! in force today is not touched but for when it began: neither names nor counts of the current tree change. A resource that is
 //! only of the past has a name without a current version, as one that was deleted has.
 
+use crate::catalog::model::ids::SetId;
 use crate::catalog::model::ids::VersionId;
 use std::collections::HashMap;
 use std::collections::HashSet;
@@ -40,7 +41,7 @@ const MAKING: i64 = 86_400_000_000_000;
 /// What is known while documents of archives are read for one set, from step to step.
 #[derive(Debug)]
 pub struct Past {
-    rset: i64,
+    rset: SetId,
     /// The set's.
     directory: i64,
     snapshots: Vec<i64>,
@@ -59,7 +60,7 @@ pub struct Past {
 impl Past {
     /// Begins with a set and its directory, and the moments of lists that are known.
     #[must_use]
-    pub fn new(rset: i64, directory: i64, reach: &Reach) -> Self {
+    pub fn new(rset: SetId, directory: i64, reach: &Reach) -> Self {
         let snapshots = reach.snapshots.iter().map(|at| at.nanos()).collect();
         Self {
             rset,

@@ -1,6 +1,7 @@
 //! How far the history of a set reaches back: of which moments a complete list is known, what was not followed, and what of archives
 //! was read.
 
+use crate::catalog::model::ids::SetId;
 use rusqlite::params;
 
 use crate::catalog::error::CatalogError;
@@ -15,7 +16,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn put_gap(&self, rset: i64, begin: Option<Datetime>, until: Datetime) -> Result<()> {
+    pub fn put_gap(&self, rset: SetId, begin: Option<Datetime>, until: Datetime) -> Result<()> {
         self.connection()
             .prepare_cached(
                 "INSERT INTO gap (rset, begin, until) VALUES (?1, ?2, ?3)
@@ -26,7 +27,7 @@ impl Transaction<'_> {
     }
 
     /// Notes that a complete list is known that was made then; `own`, if the tree is.
-    pub(in crate::catalog) fn put_snapshot(&self, rset: i64, at: Datetime, own: bool) -> Result<()> {
+    pub(in crate::catalog) fn put_snapshot(&self, rset: SetId, at: Datetime, own: bool) -> Result<()> {
         self.connection()
             .prepare_cached(
                 "INSERT INTO snapshot (rset, at, own) VALUES (?1, ?2, ?3)
@@ -40,7 +41,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn put_archived(&self, rset: i64, row: &ArchivedRow) -> Result<()> {
+    pub fn put_archived(&self, rset: SetId, row: &ArchivedRow) -> Result<()> {
         self.connection()
             .prepare_cached(
                 "INSERT OR REPLACE INTO archived (rset, url, capability, begin, failure) VALUES (?1, ?2, ?3, ?4, ?5)",

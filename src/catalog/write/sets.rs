@@ -1,5 +1,7 @@
 //! What a transaction notes of sets, and of the documents that they are made from.
 
+use crate::catalog::model::ids::DocumentId;
+use crate::catalog::model::ids::SetId;
 use std::collections::HashSet;
 
 use rusqlite::OptionalExtension;
@@ -20,8 +22,8 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn set(&mut self, key: &str, label: &str, own_directory: bool) -> Result<i64> {
-        let known: Option<i64> =
+    pub fn set(&mut self, key: &str, label: &str, own_directory: bool) -> Result<SetId> {
+        let known: Option<SetId> =
             self.transaction.query_row("SELECT id FROM rset WHERE key = ?1", [key], |row| row.get(0)).optional()?;
         if let Some(id) = known {
             return Ok(id);
@@ -30,10 +32,10 @@ impl Transaction<'_> {
             "INSERT INTO rset (key, label, directory, state) VALUES (?1, ?2, ?3, 'empty')",
             params![key, label, ROOT],
         )?;
-        let id = self.transaction.last_insert_rowid();
+        let id = SetId::new(self.transaction.last_insert_rowid());
         if own_directory {
             let directory = self.tree.insert(&self.transaction, ROOT, label, id, None, None)?;
-            self.transaction.execute("UPDATE rset SET directory = ?2 WHERE id = ?1", [id, directory])?;
+            self.transaction.execute("UPDATE rset SET directory = ?2 WHERE id = ?1", params![id, directory])?;
         }
         Ok(id)
     }
@@ -42,7 +44,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn put_document(&self, rset: i64, document: &DocumentRow) -> Result<i64> {
+    pub fn put_document(&self, rset: SetId, document: &DocumentRow) -> Result<DocumentId> {
         Ok(self
             .transaction
             .prepare_cached(
@@ -73,7 +75,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn forget_validators(&self, rset: i64) -> Result<()> {
+    pub fn forget_validators(&self, rset: SetId) -> Result<()> {
         self.transaction.execute("UPDATE document SET etag = NULL, last_modified = NULL WHERE rset = ?1", [rset])?;
         Ok(())
     }
@@ -82,8 +84,8 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn forget_documents(&self, rset: i64, kept: &HashSet<i64>) -> Result<()> {
-        let known: Vec<i64> = self
+    pub fn forget_documents(&self, rset: SetId, kept: &HashSet<DocumentId>) -> Result<()> {
+        let known: Vec<DocumentId> = self
             .transaction
             .prepare_cached("SELECT id FROM document WHERE rset = ?1")?
             .query_map([rset], |row| row.get(0))?
@@ -98,7 +100,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn finish_set(&self, rset: i64, result: &SyncResult) -> Result<()> {
+    pub fn finish_set(&self, rset: SetId, result: &SyncResult) -> Result<()> {
         self.transaction.execute(
             "UPDATE rset SET state = ?2, cursor = max(COALESCE(?3, cursor), COALESCE(cursor, ?3)),
              at = COALESCE(?4, at), synced = ?5, held = ?6, held_edition = ?7 WHERE id = ?1",
@@ -121,7 +123,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn note_changes_over_lists(&self, rset: i64, oldest: Datetime) -> Result<()> {
+    pub fn note_changes_over_lists(&self, rset: SetId, oldest: Datetime) -> Result<()> {
         let newer = "SELECT EXISTS (SELECT 1 FROM document WHERE rset = ?1 AND COALESCE(at, ?3) > ?2)";
         let is_older: bool =
             self.connection().query_row(newer, params![rset, oldest.nanos(), i64::MAX], |row| row.get(0))?;
@@ -135,7 +137,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn lists_are_on_top(&self, rset: i64) -> Result<()> {
+    pub fn lists_are_on_top(&self, rset: SetId) -> Result<()> {
         set_meta(self.connection(), &changes_over_lists_key(rset), "")
     }
 
@@ -144,7 +146,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn has_changes_over_lists(&self, rset: i64, state: SetState) -> Result<bool> {
+    pub fn has_changes_over_lists(&self, rset: SetId, state: SetState) -> Result<bool> {
         let noted = meta(self.connection(), &changes_over_lists_key(rset))?;
         Ok(noted.map_or(matches!(state, SetState::Partial | SetState::Held), |noted| !noted.is_empty()))
     }
@@ -153,7 +155,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn want_lists(&self, rset: i64) -> Result<()> {
+    pub fn want_lists(&self, rset: SetId) -> Result<()> {
         set_meta(self.connection(), &listed_key(rset), "")
     }
 
@@ -161,7 +163,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn followed(&self, rset: i64, state: SetState, how: &str, why: &str) -> Result<()> {
+    pub fn followed(&self, rset: SetId, state: SetState, how: &str, why: &str) -> Result<()> {
         self.transaction.execute(
             "UPDATE rset SET state = ?2, synced = ?3, follows = ?4, follows_why = ?5 WHERE id = ?1",
             params![rset, state.name(), Datetime::now().nanos(), how, why],
@@ -173,7 +175,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn set_seed(&self, rset: i64, seed: &Seed) -> Result<()> {
+    pub fn set_seed(&self, rset: SetId, seed: &Seed) -> Result<()> {
         self.transaction
             .execute("UPDATE rset SET seed = ?2, why = ?3 WHERE id = ?1", params![rset, seed.from, seed.why])?;
         Ok(())
@@ -181,7 +183,7 @@ impl Transaction<'_> {
 }
 
 /// Where it is kept that changes may have been applied that are older than lists: `yes`, or an empty text.
-fn changes_over_lists_key(rset: i64) -> String {
+fn changes_over_lists_key(rset: SetId) -> String {
     format!("changes over lists {rset}")
 }
 
@@ -190,7 +192,7 @@ impl Writer {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn note_listed(&self, rset: i64, when: Datetime) -> Result<()> {
+    pub fn note_listed(&self, rset: SetId, when: Datetime) -> Result<()> {
         self.set_meta(&listed_key(rset), &when.nanos().to_string())
     }
 
@@ -198,7 +200,7 @@ impl Writer {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn note_behind(&self, rset: i64, why: Option<&str>) -> Result<()> {
+    pub fn note_behind(&self, rset: SetId, why: Option<&str>) -> Result<()> {
         self.set_meta(&behind_key(rset), why.unwrap_or_default())
     }
 }

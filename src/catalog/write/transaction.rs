@@ -1,5 +1,7 @@
 //! A step of the writer that is not yet visible.
 
+use crate::catalog::model::ids::DocumentId;
+use crate::catalog::model::ids::SetId;
 use crate::catalog::model::ids::VersionId;
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -37,13 +39,13 @@ use crate::path::SELF;
 type Result<T> = std::result::Result<T, CatalogError>;
 
 /// In place of the document that lists a version: several do.
-const SHARED: i64 = -1;
+const SHARED: DocumentId = DocumentId::new(-1);
 
 /// In place of the document that lists a version: none does that was read.
-pub(in crate::catalog) const NOBODY: i64 = 0;
+pub(in crate::catalog) const NOBODY: DocumentId = DocumentId::new(0);
 
 /// In place of the document that lists a version: all documents were read, and none lists it.
-const UNLISTED: i64 = -2;
+const UNLISTED: DocumentId = DocumentId::new(-2);
 
 /// When the last of the versions of two names ended; or began, if it is in force.
 pub(in crate::catalog) const LAST: &str = "
@@ -85,14 +87,14 @@ pub struct Transaction<'w> {
     pub(in crate::catalog) remembered: Remembered,
     pub(in crate::catalog) seen: Numbers,
     media: HashMap<String, i64>,
-    pub(in crate::catalog) resources: HashMap<i64, i64>,
+    pub(in crate::catalog) resources: HashMap<SetId, i64>,
     /// What is shown of them, and how many more of a set are not.
     pub(in crate::catalog) filter: Arc<Filter>,
-    pub(in crate::catalog) left_out: HashMap<i64, i64>,
+    pub(in crate::catalog) left_out: HashMap<SetId, i64>,
     /// Documents of the set that had not changed: what they list stands.
-    kept: HashSet<i64>,
+    kept: HashSet<DocumentId>,
     /// Documents that are manifests of packages.
-    manifests: Option<HashSet<i64>>,
+    manifests: Option<HashSet<DocumentId>>,
     /// When the snapshot of the document being read began, where changes may be in the tree that are newer.
     snapshot: Option<Snapshot>,
     /// Whether it brought a resource of which neither a hash nor a time of modification is listed.
@@ -180,7 +182,7 @@ impl<'w> Transaction<'w> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn upsert(&mut self, rset: i64, directory: i64, document: i64, record: &Record) -> Result<Upserted> {
+    pub fn upsert(&mut self, rset: SetId, directory: i64, document: DocumentId, record: &Record) -> Result<Upserted> {
         let upserted = self.place(rset, directory, document, record)?;
         if upserted.outcome != Outcome::Repeated {
             self.linked(upserted.version, record)?;
@@ -188,7 +190,7 @@ impl<'w> Transaction<'w> {
         Ok(upserted)
     }
 
-    fn place(&mut self, rset: i64, directory: i64, document: i64, record: &Record) -> Result<Upserted> {
+    fn place(&mut self, rset: SetId, directory: i64, document: DocumentId, record: &Record) -> Result<Upserted> {
         let spot = self.spot(rset, directory, record)?;
         if let Some(row) = spot.row {
             if !self.seen.insert(row.id) {
@@ -210,7 +212,7 @@ impl<'w> Transaction<'w> {
     }
 
     /// Where a resource lies in the tree; directories are made that are missing.
-    pub(in crate::catalog) fn spot<'r>(&mut self, rset: i64, directory: i64, record: &'r Record) -> Result<Spot<'r>> {
+    pub(in crate::catalog) fn spot<'r>(&mut self, rset: SetId, directory: i64, record: &'r Record) -> Result<Spot<'r>> {
         let parent = self.directory(directory, record.path.above(), rset)?;
         let Named { name, row, uri } = Named::find(&self.transaction, parent, &record.path, &record.uri)?;
         Ok(match row {
@@ -228,9 +230,9 @@ impl<'w> Transaction<'w> {
     /// Makes a version, and brings it into the tree where no version is.
     pub(in crate::catalog) fn appear(
         &mut self,
-        rset: i64,
+        rset: SetId,
         spot: &Spot<'_>,
-        document: i64,
+        document: DocumentId,
         record: &Record,
         heir_of: Option<VersionId>,
         how: How,
@@ -276,7 +278,7 @@ impl<'w> Transaction<'w> {
         &mut self,
         spot: &Spot<'_>,
         (name, version): (i64, VersionId),
-        document: i64,
+        document: DocumentId,
         record: &Record,
         heir_of: Option<VersionId>,
         how: How,
@@ -347,7 +349,7 @@ impl<'w> Transaction<'w> {
     /// Takes the current version of a name out of the tree, as of the moment `at`.
     pub(in crate::catalog) fn vanish(
         &mut self,
-        rset: i64,
+        rset: SetId,
         (parent, name): (i64, &str),
         (id, version): (i64, VersionId),
         at: Datetime,
@@ -412,7 +414,7 @@ impl<'w> Transaction<'w> {
 
     /// Whether one of two documents is a manifest and the other is not: they may say more or less of the
     /// same resource.
-    fn of_two_kinds(&mut self, one: i64, other: i64) -> Result<bool> {
+    fn of_two_kinds(&mut self, one: DocumentId, other: DocumentId) -> Result<bool> {
         if self.manifests.is_none() {
             let found = self
                 .transaction
@@ -422,11 +424,11 @@ impl<'w> Transaction<'w> {
             self.manifests = Some(found);
         }
         let manifests = self.manifests.as_ref();
-        let is_one = |id: i64| manifests.is_some_and(|manifests| manifests.contains(&id));
-        Ok(one > 0 && is_one(one) != is_one(other))
+        let is_one = |id: DocumentId| manifests.is_some_and(|manifests| manifests.contains(&id));
+        Ok(one > NOBODY && is_one(one) != is_one(other))
     }
 
-    fn directory(&mut self, root: i64, names: &[String], rset: i64) -> Result<i64> {
+    fn directory(&mut self, root: i64, names: &[String], rset: SetId) -> Result<i64> {
         let (transaction, mapper) = (&self.transaction, self.mapper);
         let mut uri_of = |name: i64| {
             let uri: Option<String> = transaction
@@ -452,7 +454,7 @@ impl<'w> Transaction<'w> {
         spot: &Spot<'_>,
         id: i64,
         version: VersionId,
-        document: i64,
+        document: DocumentId,
         record: &Record,
     ) -> Result<Upserted> {
         let hashes = (!record.hashes.is_empty()).then(|| record.hashes.to_bytes());
@@ -492,7 +494,7 @@ impl<'w> Transaction<'w> {
                 let (begin, seen) = (row.get(8)?, row.get(9)?);
                 let newer = changed && snapshot.is_some_and(|snapshot| snapshot.is_before(begin, seen));
                 let same = same || newer || changed && agrees && row.get::<_, Option<i64>>(4)? == media;
-                Ok((same, same_bytes, agrees, row.get::<_, i64>(6)?))
+                Ok((same, same_bytes, agrees, row.get::<_, DocumentId>(6)?))
             })?;
         // While an unchanged document may list it too, it is not this document's alone.
         let elsewhere =
@@ -512,7 +514,7 @@ impl<'w> Transaction<'w> {
     }
 
     /// Notes which document lists a version.
-    fn own(&self, version: VersionId, document: i64) -> Result<()> {
+    fn own(&self, version: VersionId, document: DocumentId) -> Result<()> {
         self.transaction
             .prepare_cached("UPDATE version SET document = ?2 WHERE id = ?1")?
             .execute(params![version, document])?;
@@ -520,7 +522,7 @@ impl<'w> Transaction<'w> {
     }
 
     /// Notes that a version is listed by this document and by another.
-    fn share(&self, version: VersionId, document: i64) -> Result<()> {
+    fn share(&self, version: VersionId, document: DocumentId) -> Result<()> {
         self.transaction
             .prepare_cached("UPDATE version SET document = ?2 WHERE id = ?1 AND document != ?3")?
             .execute(params![version, SHARED, document])?;
@@ -545,7 +547,7 @@ impl<'w> Transaction<'w> {
     pub(in crate::catalog) fn insert_version(
         &mut self,
         name: i64,
-        document: i64,
+        document: DocumentId,
         record: &Record,
         heir_of: Option<VersionId>,
         how: How,
@@ -609,7 +611,7 @@ impl<'w> Transaction<'w> {
 
     /// Says which documents of the set had not changed: what they list stands. To be called before the
     /// first [`Transaction::upsert`].
-    pub fn keep(&mut self, documents: HashSet<i64>) {
+    pub fn keep(&mut self, documents: HashSet<DocumentId>) {
         self.kept = documents;
     }
 
@@ -617,7 +619,7 @@ impl<'w> Transaction<'w> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn resources_before(&self, rset: i64) -> Result<u64> {
+    pub fn resources_before(&self, rset: SetId) -> Result<u64> {
         let mut statement = self.transaction.prepare_cached("SELECT resources FROM rset WHERE id = ?1")?;
         Ok(statement.query_row([rset], |row| row.get::<_, i64>(0))?.unsigned_abs())
     }
@@ -626,14 +628,14 @@ impl<'w> Transaction<'w> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn unseen(&self, rset: i64) -> Result<Unseen> {
+    pub fn unseen(&self, rset: SetId) -> Result<Unseen> {
         let mut unseen = Unseen::default();
         let doubtful = self.each_unseen(rset, |_| unseen.gone += 1)?;
         Ok(Unseen { doubtful, ..unseen })
     }
 
     /// Visits what [`Transaction::unseen`] counts as gone; returns the number of doubtful ones.
-    fn each_unseen(&self, rset: i64, mut visit: impl FnMut(Gone)) -> Result<u64> {
+    fn each_unseen(&self, rset: SetId, mut visit: impl FnMut(Gone)) -> Result<u64> {
         // Rows are visited while names are only marked; the statement ends before anything changes.
         let mut statement = self.transaction.prepare_cached(concat!(
             "SELECT n.id, n.parent, n.name, n.version, CASE WHEN ?3 THEN v.document END,
@@ -655,7 +657,7 @@ impl<'w> Transaction<'w> {
         let mut doubtful = 0;
         while let Some(row) = rows.next()? {
             let id: i64 = row.get(0)?;
-            let document: Option<i64> = row.get(4)?;
+            let document: Option<DocumentId> = row.get(4)?;
             if self.seen.contains(id) || document.is_some_and(|document| self.kept.contains(&document)) {
                 continue;
             }
@@ -676,7 +678,7 @@ impl<'w> Transaction<'w> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn disown_unseen(&self, rset: i64) -> Result<()> {
+    pub fn disown_unseen(&self, rset: SetId) -> Result<()> {
         let mut versions = Vec::new();
         self.each_unseen(rset, |gone| versions.push(gone.version))?;
         let owner = if self.kept.is_empty() { UNLISTED } else { NOBODY };
@@ -692,7 +694,7 @@ impl<'w> Transaction<'w> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn delete_unseen(&mut self, rset: i64, at: Datetime) -> Result<u64> {
+    pub fn delete_unseen(&mut self, rset: SetId, at: Datetime) -> Result<u64> {
         let mut all = Vec::new();
         self.each_unseen(rset, |gone| all.push(gone))?;
         for gone in &all {
@@ -714,10 +716,11 @@ impl<'w> Transaction<'w> {
         self.tree.settle(&self.transaction, now)?;
         self.tree.mark_collapsed(&self.transaction)?;
         for (rset, delta) in &self.resources {
-            self.transaction.execute("UPDATE rset SET resources = resources + ?2 WHERE id = ?1", [rset, delta])?;
+            self.transaction
+                .execute("UPDATE rset SET resources = resources + ?2 WHERE id = ?1", params![rset, delta])?;
         }
         for (rset, delta) in &self.left_out {
-            self.transaction.execute("UPDATE rset SET left_out = left_out + ?2 WHERE id = ?1", [rset, delta])?;
+            self.transaction.execute("UPDATE rset SET left_out = left_out + ?2 WHERE id = ?1", params![rset, delta])?;
         }
         set_meta(&self.transaction, "next_name", &self.tree.next_name.to_string())?;
         set_meta(&self.transaction, "next_version", &self.next_version.to_string())?;

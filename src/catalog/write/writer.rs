@@ -1,5 +1,7 @@
 //! The one writer.
 
+use crate::catalog::model::ids::PackageId;
+use crate::catalog::model::ids::SetId;
 use crate::catalog::model::ids::VersionId;
 use std::path::Path;
 use std::path::PathBuf;
@@ -103,7 +105,7 @@ impl Writer {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn documents(&self, rset: i64) -> Result<Vec<DocumentRow>> {
+    pub fn documents(&self, rset: SetId) -> Result<Vec<DocumentRow>> {
         let mut statement = self.connection.prepare_cached(
             "SELECT id, url, etag, last_modified, at, part, entries, package, next FROM document WHERE rset = ?1 ORDER BY id",
         )?;
@@ -255,7 +257,7 @@ impl Writer {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn packages_not_durable(&self) -> Result<Vec<i64>> {
+    pub fn packages_not_durable(&self) -> Result<Vec<PackageId>> {
         let mut statement = self.connection.prepare_cached("SELECT id FROM package WHERE durable = 0 AND bytes > 0")?;
         let rows = statement.query_map([], |row| row.get(0))?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
@@ -289,7 +291,7 @@ fn evictable(row: &rusqlite::Row<'_>) -> rusqlite::Result<Evictable> {
     let sha256: Option<[u8; 32]> = row.get(2)?;
     Ok(Evictable {
         used: row.get(0)?,
-        stored: sha256.map_or(Stored::Package(id), Stored::Object),
+        stored: sha256.map_or(Stored::Package(PackageId::new(id)), Stored::Object),
         id,
         size: row.get::<_, i64>(3)?.unsigned_abs(),
     })

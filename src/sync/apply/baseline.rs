@@ -4,6 +4,7 @@
 //! parsed once, while it is applied; if it turns out not to be whole, what it listed stays, and nothing is deleted. Documents
 //! that have not changed are not read, unless only they can decide: then the transaction is undone, and all are read.
 
+use crate::catalog::DocumentId;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -206,7 +207,7 @@ fn apply(
     if set.state != SetState::Empty {
         transaction.begin_sync()?;
     }
-    let mut current: HashSet<i64> = lists.unchanged.iter().map(|row| row.id).collect();
+    let mut current: HashSet<DocumentId> = lists.unchanged.iter().map(|row| row.id).collect();
     let mut kept = current.clone();
     if !complete {
         // What could not be asked for still stands.
@@ -395,7 +396,7 @@ fn apply(
 struct Part<'p> {
     set: &'p SetRow,
     /// The number of the document.
-    id: i64,
+    id: DocumentId,
     document: &'p Spooled,
     status: &'p Status,
     store: &'p Store,

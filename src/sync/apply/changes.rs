@@ -6,6 +6,7 @@
 //!
 //! The cursor of a feed passes a document only when all of it is in the tree.
 
+use crate::catalog::SetId;
 use std::sync::Arc;
 
 use super::lost_feeds::LostFeeds;
@@ -386,7 +387,7 @@ async fn unpack(
 
 /// Notifications that are to be applied in one step.
 pub(in crate::sync) struct Told {
-    pub(in crate::sync) set: i64,
+    pub(in crate::sync) set: SetId,
     pub(in crate::sync) channel: i64,
     pub(in crate::sync) url: String,
     /// Up to when its notifications are in the tree then.

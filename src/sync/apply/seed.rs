@@ -7,6 +7,7 @@
 //! A dump fills a mirror for the first time. After that, lists tell what changed, unless the Source has
 //! none, or none that is as new as the dump was.
 
+use crate::catalog::PackageId;
 use std::sync::Arc;
 
 use super::attach;
@@ -30,7 +31,7 @@ pub(in crate::sync) struct Baseline {
     /// When the snapshot of the dump began, if it was looked at.
     pub(in crate::sync) dumped: Option<Datetime>,
     /// The packages that are needed, if a dump was looked at.
-    pub(in crate::sync) packages: Option<Vec<i64>>,
+    pub(in crate::sync) packages: Option<Vec<PackageId>>,
 }
 
 /// A dump beside a list.

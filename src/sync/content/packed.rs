@@ -5,6 +5,7 @@
 //! reading here and there in it is then as fast as in a file, and no part of it is held in memory. The
 //! same goes for a member with a content coding of its own.
 
+use crate::catalog::PackageId;
 use crate::catalog::VersionId;
 use std::io::{Read, Write as _};
 use std::sync::Arc;
@@ -247,7 +248,7 @@ impl Contents {
 
     /// Brings the packages here of which many of these versions are members.
     pub(in crate::sync) async fn bring_packages_of(self: &Arc<Self>, versions: &[VersionId]) -> Result<(), SyncError> {
-        let mut members: std::collections::BTreeMap<i64, usize> = std::collections::BTreeMap::new();
+        let mut members: std::collections::BTreeMap<PackageId, usize> = std::collections::BTreeMap::new();
         for version in versions {
             if let Some(crate::catalog::Place::Member(row)) =
                 self.context.readers.ask(|reader| reader.place(*version))?

@@ -10,6 +10,9 @@
 
 mod changes;
 
+use crate::catalog::DocumentId;
+use crate::catalog::PackageId;
+use crate::catalog::SetId;
 use std::collections::HashSet;
 use std::io::Read as _;
 use std::sync::Arc;
@@ -75,7 +78,7 @@ impl Dump {
     }
 
     /// The packages that can be read from, or will be: that a server was silent does not say that it will be.
-    pub(in crate::sync) fn of_use(&self) -> Vec<i64> {
+    pub(in crate::sync) fn of_use(&self) -> Vec<PackageId> {
         let of_use = |listed: &&Listed| {
             let error = self.failed.iter().find(|error| error.url == listed.row.url);
             error.is_none_or(|error| {
@@ -214,7 +217,7 @@ async fn bring_documents(context: &Context, set: &SetRow, roots: &[String], know
 /// Reads the packages that one document lists; returns the number of its entries.
 fn packages_of(
     document: &Spooled,
-    rset: i64,
+    rset: SetId,
     status: &Status,
     editions: &mut HashSet<(String, String)>,
     packages: &mut Vec<Listed>,
@@ -303,7 +306,7 @@ pub(in crate::sync) async fn enter(context: &Arc<Context>, dump: &mut Dump, how:
         .write_queue
         .step(move |writer| {
             let transaction = writer.begin(true)?;
-            let ids = packages.iter().map(|row| transaction.put_package(row)).collect::<Result<Vec<i64>, _>>()?;
+            let ids = packages.iter().map(|row| transaction.put_package(row)).collect::<Result<Vec<PackageId>, _>>()?;
             Ok((ids, transaction.commit()?))
         })
         .await?;
@@ -560,7 +563,7 @@ impl Unpacking {
         }
         let facts = Facts::of_attributes(&head.md, 0, reader.warnings_mut());
         let own = DocumentRow {
-            id: 0,
+            id: DocumentId::default(),
             url: row.url.clone(),
             etag: None,
             last_modified: None,
@@ -578,14 +581,14 @@ impl Unpacking {
 }
 
 /// Lets go of a package that is of no use as it is.
-async fn forget(context: &Context, id: i64) -> Result<(), SyncError> {
+async fn forget(context: &Context, id: PackageId) -> Result<(), SyncError> {
     context.write_queue.write(move |transaction| transaction.forget_package(id)).await?;
     packages::forget(context, id).map_err(|error| SyncError::Cache(error.to_string()))?;
     context.write_queue.recount().await
 }
 
 /// Removes packages that nothing needs any more.
-pub(in crate::sync) async fn forget_idle(context: &Context, set: i64, kept: Vec<i64>) -> Result<(), SyncError> {
+pub(in crate::sync) async fn forget_idle(context: &Context, set: SetId, kept: Vec<PackageId>) -> Result<(), SyncError> {
     let idle = context
         .write_queue
         .step(move |writer| {

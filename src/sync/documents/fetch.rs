@@ -1,5 +1,6 @@
 //! The documents of a list, brought here: an index and its parts, each asked for only if it changed.
 
+use crate::catalog::DocumentId;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{Seek, Write};
@@ -503,7 +504,7 @@ fn inspect(body: Body, url: String, depth: usize, fetcher: &DocumentFetcher) -> 
     }
     let mut about = About::of(&head, &facts, &base);
     let mut row = DocumentRow {
-        id: 0,
+        id: DocumentId::default(),
         url: url.clone(),
         etag: validators.etag,
         last_modified: validators.last_modified,

@@ -5,6 +5,7 @@
 //! more than that something has changed, makes the lists be read; so nothing that went astray is missed. Where the
 //! lists are followed from is not moved by notifications: what is told in both ways counts once.
 
+use crate::catalog::SetId;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -208,7 +209,7 @@ impl Inbox {
         let is = |one: &Channel, set: &SetRow, offer: &Offer| {
             one.rset == set.id && one.url == offer.url && one.capability == offer.capability
         };
-        let new: Vec<(i64, Offer)> = offered
+        let new: Vec<(SetId, Offer)> = offered
             .iter()
             .filter(|(set, offer)| !known.iter().any(|one| is(one, set, offer)))
             .map(|(set, offer)| (set.id, offer.clone()))

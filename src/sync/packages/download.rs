@@ -121,7 +121,7 @@ pub(in crate::sync) async fn renew(context: &Context, package: &Arc<Package>) ->
     }
     // First the catalog, then the file, then who has it open: whoever opens it anew finds all of it new.
     context.write_queue.package_renewed(package.id).await.map_err(|error| failed(error.to_string()))?;
-    context.store.forget_package(package.id).map_err(|error| failed(error.to_string()))?;
+    context.store.forget_package(package.id.number()).map_err(|error| failed(error.to_string()))?;
     context.files.close(&[Stored::Package(package.id)]);
     let row = context.readers.ask(|reader| reader.package(package.id)).map_err(|error| failed(error.to_string()))?;
     let Some(row) = row else { return Err(failed("it is not known any more".to_owned())) };
@@ -177,7 +177,7 @@ async fn download_once(
         status: &context.status,
         url: &package.url,
         file: &package.file,
-        notes_path: context.store.package_notes(package.id),
+        notes_path: context.store.package_notes(package.id.number()),
         parts: &package.parts,
         patience: None,
         listed: None,
@@ -330,7 +330,7 @@ async fn complete(context: &Context, package: &Arc<Package>, row: &PackageRow, n
     tracing::debug!(url = package.url, bytes = total, doubtful, "a package is here");
     package.parts.progress();
     has_now(context, package, true).await;
-    context.store.forget_package_notes(package.id).map_err(disk)
+    context.store.forget_package_notes(package.id.number()).map_err(disk)
 }
 
 /// Writes what came anew, as a package that can be read in place: in a file of its own, so that what still comes of the
@@ -362,8 +362,8 @@ async fn recast(context: &Context, package: &Arc<Package>, kind: recast::Kind, d
         return Err(failed(Trouble::Changed));
     }
     let replaced = async {
-        context.store.forget_package_notes(package.id).map_err(disk)?;
-        context.store.replace_package(package.id, made.file).map_err(disk)?;
+        context.store.forget_package_notes(package.id.number()).map_err(disk)?;
+        context.store.replace_package(package.id.number(), made.file).map_err(disk)?;
         recast_to(context, package, made.size).await?;
         let here = PackageBytes { bytes: made.size, whole: true, doubtful };
         let noted = context.write_queue.package_has(package.id, here).await;
@@ -402,7 +402,7 @@ async fn note(context: &Context, package: &Package) {
     let notes = notes(context, package);
     if notes.validator.is_some()
         && !package.gone.load(Ordering::Acquire)
-        && let Err(error) = notes.write(&context.store.package_notes(package.id))
+        && let Err(error) = notes.write(&context.store.package_notes(package.id.number()))
     {
         tracing::warn!(url = package.url, %error, "what is here is not noted; the next process fetches it again");
     }

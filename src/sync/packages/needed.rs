@@ -1,5 +1,6 @@
 //! What the current tree still needs of packages, and what a process left of them.
 
+use crate::catalog::PackageId;
 use std::sync::Arc;
 
 use super::download::start;
@@ -32,7 +33,7 @@ pub(in crate::sync) fn complete_what_is_needed(
 }
 
 /// Where the members lie that the current tree still needs, near ones as one part.
-pub(in crate::sync) fn extents(context: &Context, id: i64) -> std::result::Result<Vec<(u64, u64)>, CatalogError> {
+pub(in crate::sync) fn extents(context: &Context, id: PackageId) -> std::result::Result<Vec<(u64, u64)>, CatalogError> {
     let mut extents: Vec<(u64, u64)> = Vec::new();
     let mut from = 0;
     loop {
@@ -59,19 +60,19 @@ pub(in crate::sync) fn tidy(
     let disk = |error: std::io::Error| SyncError::Cache(error.to_string());
     let rows = readers.ask(|reader| reader.packages())?;
     for id in store.packages().map_err(disk)? {
-        if !rows.iter().any(|row| row.id == id) {
+        if !rows.iter().any(|row| row.id.number() == id) {
             store.forget_package(id).map_err(disk)?;
         }
     }
     for row in rows.iter().filter(|row| row.bytes > 0 || row.whole) {
-        let length = store.package(row.id).and_then(|file| file.metadata()).map_err(disk)?.len();
+        let length = store.package(row.id.number()).and_then(|file| file.metadata()).map_err(disk)?.len();
         let sound = match row.whole {
             true => row.size == Some(length),
-            false => Notes::read(&store.package_notes(row.id))
+            false => Notes::read(&store.package_notes(row.id.number()))
                 .is_some_and(|notes| notes.url == row.url && notes.boot == boot_id() && notes.validator.is_some()),
         };
         if !sound {
-            store.forget_package(row.id).map_err(disk)?;
+            store.forget_package(row.id.number()).map_err(disk)?;
             write_queue.with(|writer| -> std::result::Result<(), CatalogError> {
                 let transaction = writer.begin(true)?;
                 transaction.package_gone(row.id, true)?;

@@ -1,5 +1,6 @@
 //! Packages that are open, and what is kept of them.
 
+use crate::catalog::PackageId;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -20,7 +21,7 @@ pub(super) const SMALL: u64 = 16 << 20;
 const TOUCH_EVERY: Duration = Duration::from_secs(10);
 
 /// A package by its number.
-pub(in crate::sync) fn get(context: &Context, id: i64) -> Option<Arc<Package>> {
+pub(in crate::sync) fn get(context: &Context, id: PackageId) -> Option<Arc<Package>> {
     if let Some(package) = context.files.package(id) {
         return Some(package);
     }
@@ -34,9 +35,9 @@ pub(in crate::sync) fn take(context: &Context, row: &PackageRow) -> std::io::Res
     if let Some(package) = context.files.package(row.id) {
         return Ok(package);
     }
-    let file = Arc::new(context.store.package(row.id)?);
+    let file = Arc::new(context.store.package(row.id.number())?);
     let is_whole = row.whole && row.size == Some(file.metadata()?.len());
-    let notes = if is_whole { None } else { Notes::read(&context.store.package_notes(row.id)) };
+    let notes = if is_whole { None } else { Notes::read(&context.store.package_notes(row.id.number())) };
     let notes = notes.filter(|notes| notes.url == row.url && notes.boot == boot_id() && notes.validator.is_some());
     let known = match &notes {
         Some(notes) => {
@@ -83,7 +84,7 @@ pub(in crate::sync) fn touch(context: &Context, package: &Package) {
 }
 
 /// Waits until the download of a package, if there is one, has ended.
-pub(in crate::sync) async fn settled(context: &Context, id: i64) {
+pub(in crate::sync) async fn settled(context: &Context, id: PackageId) {
     loop {
         let ended = context.downloads.ended.notified();
         let running = context.files.is_busy(Stored::Package(id));
@@ -96,8 +97,8 @@ pub(in crate::sync) async fn settled(context: &Context, id: i64) {
 }
 
 /// Removes a package that nothing needs.
-pub(in crate::sync) fn forget(context: &Context, id: i64) -> std::io::Result<()> {
-    context.store.forget_package(id)?;
+pub(in crate::sync) fn forget(context: &Context, id: PackageId) -> std::io::Result<()> {
+    context.store.forget_package(id.number())?;
     context.files.close(&[Stored::Package(id)]);
     Ok(())
 }
@@ -119,7 +120,7 @@ pub(in crate::sync) fn most(context: &Context, package: &Package) -> (u64, Troub
 }
 
 /// Whether the last try to bring a package here failed, and how.
-pub(in crate::sync) fn failure(context: &Context, id: i64) -> Option<SourceError> {
+pub(in crate::sync) fn failure(context: &Context, id: PackageId) -> Option<SourceError> {
     context.files.package(id).and_then(|package| locked(&package.known).failed.clone())
 }
 

@@ -1,5 +1,6 @@
 //! The sets that are mirrored, and what each offers: discovered, and remembered for a while.
 
+use crate::catalog::SetId;
 use std::time::Duration;
 
 use crate::catalog::{Offer, SetRow, SetState, SyncResult};
@@ -104,7 +105,7 @@ pub(in crate::sync) async fn remember(
     let lacking = serde_json::to_string(lacking).unwrap_or_default();
     let new_lacking = context.readers.ask(|reader| reader.meta(LACKING))?.as_deref() != Some(lacking.as_str());
     let fresh = age(context, DISCOVERED)?.is_some_and(|age| age < NOTED);
-    let offers: Vec<(i64, Vec<Offer>)> = chosen
+    let offers: Vec<(SetId, Vec<Offer>)> = chosen
         .iter()
         .map(|(row, set)| {
             let own = set.capability_list.iter().map(|url| Offer {

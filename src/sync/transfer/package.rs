@@ -1,5 +1,6 @@
 //! One package of a dump, as much of it as is here.
 
+use crate::catalog::PackageId;
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -35,7 +36,7 @@ pub(in crate::sync) struct Known {
 /// One package, as much of it as is here.
 #[derive(Debug)]
 pub(in crate::sync) struct Package {
-    pub(in crate::sync) id: i64,
+    pub(in crate::sync) id: PackageId,
     /// How often its bytes were begun anew.
     pub(in crate::sync) epoch: i64,
     pub(in crate::sync) url: String,

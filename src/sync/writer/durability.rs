@@ -33,7 +33,7 @@ pub(super) fn recheck(writer: &mut Writer, store: &Store, status: &Status) -> Re
             let transaction = writer.begin(true)?;
             transaction.package_gone(package, true)?;
             transaction.commit()?;
-            store.forget_package(package).map_err(|error| SyncError::Cache(error.to_string()))?;
+            store.forget_package(package.number()).map_err(|error| SyncError::Cache(error.to_string()))?;
         }
         if !bad.is_empty() {
             status.warning(&format!(

@@ -85,7 +85,7 @@ fn let_go(
     let places: Vec<Stored> = gone.iter().map(|one| one.stored).collect();
     let removed = places.iter().try_for_each(|place| match place {
         Stored::Object(sha256) => store.remove(sha256),
-        Stored::Package(id) => store.forget_package(*id),
+        Stored::Package(id) => store.forget_package(id.number()),
     });
     // Last, so that whoever opens a package anew begins a file of its own.
     open.close(&places);

@@ -1,5 +1,6 @@
 //! Facts about single versions and content, which are gathered and written many at a time.
 
+use crate::catalog::PackageId;
 use crate::catalog::VersionId;
 use tokio::sync::oneshot;
 
@@ -15,7 +16,7 @@ pub(super) enum Fact {
     Superseded(VersionId, Option<(Content, Option<KnownContent>)>),
     Checked(VersionId, KnownContent),
     Touched([u8; 32]),
-    TouchedPackage(i64),
+    TouchedPackage(PackageId),
     Member(Looked),
     Lost([u8; 32]),
     Settled(oneshot::Sender<()>),

@@ -1,5 +1,6 @@
 //! Files of the store that stay open for the next read.
 
+use crate::catalog::PackageId;
 use crate::catalog::VersionId;
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
@@ -34,7 +35,7 @@ struct Inner {
     /// The same, of content in memory.
     inflated: LruCache<VersionId, (Stored, Ready)>,
     inflated_bytes: u64,
-    packages: HashMap<i64, Arc<Package>>,
+    packages: HashMap<PackageId, Arc<Package>>,
 }
 
 /// Open files by version. Cheap to clone.
@@ -96,12 +97,12 @@ impl OpenFiles {
     }
 
     /// An open package.
-    pub(in crate::sync) fn package(&self, id: i64) -> Option<Arc<Package>> {
+    pub(in crate::sync) fn package(&self, id: PackageId) -> Option<Arc<Package>> {
         self.with(|inner| inner.packages.get(&id).map(Arc::clone))
     }
 
     /// Keeps a package open, unless it is open already; returns the one that is.
-    pub(in crate::sync) fn put_package(&self, id: i64, package: Arc<Package>) -> Arc<Package> {
+    pub(in crate::sync) fn put_package(&self, id: PackageId, package: Arc<Package>) -> Arc<Package> {
         self.with(|inner| Arc::clone(inner.packages.entry(id).or_insert(package)))
     }
 

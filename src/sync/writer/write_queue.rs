@@ -8,6 +8,7 @@
 //! there, and no file goes of which there is a row. Only what is damaged goes before its row does, so that nobody reads it
 //! meanwhile.
 
+use crate::catalog::PackageId;
 use crate::catalog::VersionId;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -291,7 +292,7 @@ impl WriteQueue {
     }
 
     /// A package was read from.
-    pub(in crate::sync) fn touched_package(&self, package: i64) {
+    pub(in crate::sync) fn touched_package(&self, package: PackageId) {
         self.tell(Fact::TouchedPackage(package));
     }
 
@@ -307,7 +308,7 @@ impl WriteQueue {
     }
 
     /// The bytes of a package are begun anew: what was found of its members counts no more.
-    pub(in crate::sync) async fn package_renewed(&self, package: i64) -> Result<(), SyncError> {
+    pub(in crate::sync) async fn package_renewed(&self, package: PackageId) -> Result<(), SyncError> {
         self.step(move |writer| {
             let transaction = writer.begin(true)?;
             transaction.package_renewed(package)?;
@@ -336,12 +337,12 @@ impl WriteQueue {
     }
 
     /// A package is written anew, of this size once that is known.
-    pub(in crate::sync) async fn package_recast(&self, package: i64, size: Option<u64>) -> Result<(), SyncError> {
+    pub(in crate::sync) async fn package_recast(&self, package: PackageId, size: Option<u64>) -> Result<(), SyncError> {
         self.write(move |transaction| transaction.package_recast(package, size)).await
     }
 
     /// So much of a package is here.
-    pub(in crate::sync) async fn package_has(&self, package: i64, here: PackageBytes) -> Result<(), SyncError> {
+    pub(in crate::sync) async fn package_has(&self, package: PackageId, here: PackageBytes) -> Result<(), SyncError> {
         let before = self
             .step(move |writer| {
                 // If this is lost with the machine's power, the package comes anew.

@@ -1,5 +1,7 @@
 //! Archives compared with a model: which versions were current, and how they are laid out in directories.
 
+use crate::catalog::model::ids::DocumentId;
+use crate::catalog::model::ids::SetId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -94,10 +96,10 @@ fn shown(writer: &Writer, moment: i64) -> BTreeSet<(String, u64)> {
 }
 
 /// Reads a list of the current edition, as a sync does.
-fn sync(writer: &mut Writer, rset: i64, mapper: &Mapper, there: &BTreeMap<usize, (i64, u64)>, at: i64) {
+fn sync(writer: &mut Writer, rset: SetId, mapper: &Mapper, there: &BTreeMap<usize, (i64, u64)>, at: i64) {
     let mut transaction = writer.begin(false).unwrap();
     let records: Vec<Record> = there.iter().map(|(path, facts)| record(mapper, *path, *facts)).collect();
-    transaction.upsert_all(rset, ROOT, at, &records).unwrap();
+    transaction.upsert_all(rset, ROOT, DocumentId::new(at), &records).unwrap();
     let at = Datetime::from_nanos(at);
     transaction.delete_unseen(rset, at).unwrap();
     let result =
