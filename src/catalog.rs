@@ -33,7 +33,7 @@ pub use error::CatalogError;
 pub use model::channels::{Backlog, Channel, Reading, Subscription, Waiting};
 pub use model::feeds::{Beginning, Beside, Edition, Feed, Offer, Tally};
 pub use model::filter::{Filter, Wish, has_others_only};
-pub use model::ids::{DocumentId, PackageId, SetId, VersionId};
+pub use model::ids::{DocumentId, NameId, PackageId, SetId, VersionId};
 pub use model::inode::{Inode, ROOT, ROOT_INO, directory_ino, version_ino};
 pub use model::links::{Related, Shown};
 pub use model::members::{Attached, Looked, MemberRow, MemberState, MemberTotals, UnseenMember};

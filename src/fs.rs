@@ -72,6 +72,7 @@ pub use related::Collections;
 pub use requests::{Kind, Requests};
 pub use tree::{Content, Tree};
 
+use crate::catalog::NameId;
 use crate::catalog::VersionId;
 use crate::document::Datetime;
 use crate::store::Body;
@@ -115,13 +116,13 @@ pub trait Contents: Send + Sync + 'static {
 
     /// Calls `then` when what the Source has to tell of the versions of a resource is known, or cannot be had within
     /// the deadline: all that it lists, or what was in force at a moment. It is told whether the Source could be asked.
-    fn history(&self, resource: i64, moment: Option<Datetime>, then: Then<bool>);
+    fn history(&self, resource: NameId, moment: Option<Datetime>, then: Then<bool>);
 
     /// Runs what would take a dispatch thread too long.
     fn aside(&self, what: Box<dyn FnOnce() + Send>);
 
     /// What came of asking for the versions of a resource.
-    fn asked(&self, resource: i64) -> Asked;
+    fn asked(&self, resource: NameId) -> Asked;
 
     /// A file of `.resourcesync` as it is now.
     fn control(&self, name: &str) -> Option<Vec<u8>>;

@@ -53,6 +53,7 @@ mod under_way;
 mod waits;
 mod writer;
 
+use crate::catalog::NameId;
 use crate::catalog::VersionId;
 use std::path::Path;
 use std::sync::Arc;
@@ -95,9 +96,9 @@ use writer::write_queue::{Limits, WriteQueue};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// Everything of the current tree at or below this name.
-    Below(i64),
+    Below(NameId),
     /// All versions of this resource that are known and can be had.
-    Versions(i64),
+    Versions(NameId),
 }
 
 /// The engine of one mirror.
@@ -282,13 +283,13 @@ impl Engine {
 
     /// Brings what the Source has to tell of the versions of a resource into the catalog: all that it lists, and the
     /// one that was in force at a moment. Returns within the timeout; false if the Source could not be asked.
-    pub async fn history(&self, resource: i64, moment: Option<Datetime>) -> bool {
+    pub async fn history(&self, resource: NameId, moment: Option<Datetime>) -> bool {
         self.history.bring(resource, moment, true).await
     }
 
     /// What came of asking for the versions of a resource.
     #[must_use]
-    pub fn asked(&self, resource: i64) -> Asked {
+    pub fn asked(&self, resource: NameId) -> Asked {
         self.history.asked(resource)
     }
 

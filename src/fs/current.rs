@@ -4,6 +4,7 @@ use super::attributes::{Attributes, Entry, ttl};
 use super::inodes::versions_ino;
 use super::listing::{DOT, DOT_DOT, Sink, after};
 use super::{control, versions};
+use crate::catalog::NameId;
 use crate::catalog::VersionId;
 use crate::catalog::{CatalogError, DirEntry, Inode, Node, ROOT, Reader, directory_ino};
 
@@ -28,7 +29,7 @@ pub(super) fn lookup(reader: &Reader, inode: Inode, name: &str) -> Result<Option
 /// Source's are listed. Returns the versions listed whose sizes are not known.
 pub(super) fn list<S: Sink>(
     reader: &Reader,
-    directory: i64,
+    directory: NameId,
     offset: u64,
     visible: bool,
     sink: &mut S,

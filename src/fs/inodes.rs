@@ -3,6 +3,7 @@
 //! `.versions` has a number for each name that there is or was; a moment has one for each directory of its tree,
 //! under a number of its own. Files are versions, wherever they lie.
 
+use crate::catalog::NameId;
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Mutex, PoisonError};
@@ -28,11 +29,11 @@ pub(super) enum Place {
     /// `.resourcesync`, and the files that are made when they are looked up.
     Made,
     /// `.versions`, or what lies in it under a name that there is or was: a directory, or a resource's versions.
-    Versions(i64),
+    Versions(NameId),
     /// A directory of the tree as of a moment: the moment's number, and the name's.
-    Moment(u32, i64),
+    Moment(u32, NameId),
     /// What lies in `.resourcesync/links` under a name: a directory, or the links of a resource.
-    Links(i64),
+    Links(NameId),
     /// `.resourcesync/collections`, or one of them.
     Collection(u64),
     /// `.resourcesync/uris`.
@@ -44,7 +45,7 @@ impl Place {
         if ino >= DIRECTORY_INO {
             return Some(Self::Made);
         }
-        let name = |bits: u64| i64::try_from(bits).ok().filter(|name| *name >= ROOT);
+        let name = |bits: u64| i64::try_from(bits).ok().map(NameId::new).filter(|name| *name >= ROOT);
         if ino >= MOMENTS {
             let number = u32::try_from((ino - MOMENTS) >> NAME_BITS).ok()?;
             return Some(Self::Moment(number, name(ino & ((1 << NAME_BITS) - 1))?));
@@ -66,13 +67,13 @@ impl Place {
 }
 
 /// The number of what lies in `.versions` under a name; of `.versions` itself, for the root's.
-pub(super) fn versions_ino(name: i64) -> u64 {
-    VERSIONS | name.unsigned_abs() << 1
+pub(super) fn versions_ino(name: NameId) -> u64 {
+    VERSIONS | name.number().unsigned_abs() << 1
 }
 
 /// The number of what lies in `.resourcesync/links` under a name.
-pub(super) fn links_ino(name: i64) -> u64 {
-    LINKS | name.unsigned_abs()
+pub(super) fn links_ino(name: NameId) -> u64 {
+    LINKS | name.number().unsigned_abs()
 }
 
 /// The number of `.resourcesync/collections`, or of one of them.
@@ -81,8 +82,8 @@ pub(super) fn collection_ino(collection: u64) -> u64 {
 }
 
 /// The number of a directory of the tree as of a moment.
-pub(super) fn moment_ino(moment: u32, name: i64) -> u64 {
-    MOMENTS | u64::from(moment) << NAME_BITS | name.unsigned_abs()
+pub(super) fn moment_ino(moment: u32, name: NameId) -> u64 {
+    MOMENTS | u64::from(moment) << NAME_BITS | name.number().unsigned_abs()
 }
 
 /// The moments whose trees the kernel knows of, and the directories of each that it was given.
@@ -100,7 +101,7 @@ struct Inner {
 struct Known {
     moment: i64,
     /// How often the kernel was given each of its directories.
-    given: HashMap<i64, u64>,
+    given: HashMap<NameId, u64>,
 }
 
 impl Moments {
@@ -135,12 +136,12 @@ impl Moments {
     }
 
     /// The kernel was given a directory of this moment's tree.
-    pub(super) fn given(&self, number: u32, name: i64) {
+    pub(super) fn given(&self, number: u32, name: NameId) {
         self.with(|inner| inner.given(number, name));
     }
 
     /// The kernel forgets one, having been given it so often.
-    pub(super) fn forget(&self, number: u32, name: i64, lookups: u64) {
+    pub(super) fn forget(&self, number: u32, name: NameId, lookups: u64) {
         self.with(|inner| {
             let Some(known) = inner.known.get_mut(&number) else { return };
             if let Some(given) = known.given.get_mut(&name) {
@@ -167,7 +168,7 @@ impl Moments {
 }
 
 impl Inner {
-    fn given(&mut self, number: u32, name: i64) {
+    fn given(&mut self, number: u32, name: NameId) {
         if let Some(known) = self.known.get_mut(&number) {
             *known.given.entry(name).or_insert(0) += 1;
         }
@@ -183,7 +184,7 @@ mod tests {
         assert_eq!(Place::of(1), Some(Place::Tree(Inode::Directory(ROOT))));
         let version = crate::catalog::VersionId::new(77);
         assert_eq!(Place::of(crate::catalog::version_ino(version)), Some(Place::Tree(Inode::Version(version))));
-        for name in [ROOT, 8, (1 << NAME_BITS) - 1] {
+        for name in [ROOT, NameId::new(8), NameId::new((1 << NAME_BITS) - 1)] {
             assert_eq!(Place::of(versions_ino(name)), Some(Place::Versions(name)));
             for number in [0, 1, MOST_MOMENTS - 1] {
                 assert_eq!(Place::of(moment_ino(number, name)), Some(Place::Moment(number, name)));
@@ -192,7 +193,7 @@ mod tests {
         assert_eq!(Place::of(DIRECTORY_INO), Some(Place::Made));
         assert_eq!(Place::of(0), None);
         assert_eq!(Place::of(links_ino(ROOT)), Some(Place::Links(ROOT)));
-        assert_eq!(Place::of(links_ino(1 << 40)), Some(Place::Links(1 << 40)));
+        assert_eq!(Place::of(links_ino(NameId::new(1 << 40))), Some(Place::Links(NameId::new(1 << 40))));
         assert_eq!(Place::of(collection_ino((1 << 40) - 1)), Some(Place::Collection((1 << 40) - 1)));
     }
 
@@ -201,14 +202,14 @@ mod tests {
         let moments = Moments::default();
         let first = moments.number(100).unwrap();
         assert_eq!(moments.number(100), Some(first));
-        moments.given(first, 77);
+        moments.given(first, NameId::new(77));
         assert_eq!(moments.since(101), Vec::<u64>::new());
         let mut known = moments.since(100);
         known.sort_unstable();
-        assert_eq!(known, [moment_ino(first, ROOT), moment_ino(first, 77)]);
+        assert_eq!(known, [moment_ino(first, ROOT), moment_ino(first, NameId::new(77))]);
         moments.forget(first, ROOT, 2);
-        assert_eq!((moments.moment(first), moments.since(0)), (Some(100), vec![moment_ino(first, 77)]));
-        moments.forget(first, 77, 1);
+        assert_eq!((moments.moment(first), moments.since(0)), (Some(100), vec![moment_ino(first, NameId::new(77))]));
+        moments.forget(first, NameId::new(77), 1);
         assert_eq!((moments.moment(first), moments.since(0)), (None, Vec::new()));
     }
 }

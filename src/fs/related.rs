@@ -6,6 +6,7 @@
 //! All of it is made when it is looked up, by indexes of the catalog, and nothing of it lasts in the kernel: a commit has
 //! nothing to invalidate. Every local user can ask for any of it, so requests are answered by threads of their own.
 
+use crate::catalog::NameId;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -114,7 +115,7 @@ impl Relations {
     }
 
     /// The attributes of a directory in `links`: it is as old as the last change of its resource, or of what is below it.
-    pub(super) fn directory(&self, name: i64) -> Result<Attributes, FsError> {
+    pub(super) fn directory(&self, name: NameId) -> Result<Attributes, FsError> {
         let shown = self.ask(|reader| reader.shown_by_number(name))?.ok_or(FsError::NotFound)?;
         // Any change may decide whether a target is in the mirror.
         Ok(Attributes::directory(links_ino(name), shown.changed.max(self.collections.changed())))
@@ -126,7 +127,7 @@ impl Relations {
     }
 
     /// Looks a name up in a directory of `links`.
-    pub(super) fn lookup(&self, directory: i64, name: &str) -> Result<Entry, FsError> {
+    pub(super) fn lookup(&self, directory: NameId, name: &str) -> Result<Entry, FsError> {
         match name {
             "." => return Ok(Entry::uncached(self.directory(directory)?)),
             ".." => return Ok(Entry::uncached(self.parent(directory)?)),
@@ -147,7 +148,7 @@ impl Relations {
     }
 
     /// The directory that a directory of `links` is in.
-    fn parent(&self, directory: i64) -> Result<Attributes, FsError> {
+    fn parent(&self, directory: NameId) -> Result<Attributes, FsError> {
         match self.ask(|reader| reader.parent(directory))? {
             Some(parent) => self.directory(parent),
             None => Ok(control::directory()),
@@ -155,7 +156,7 @@ impl Relations {
     }
 
     /// Lists a directory of `links`.
-    pub(super) fn list<S: Sink>(&self, directory: i64, offset: u64, mut sink: S) {
+    pub(super) fn list<S: Sink>(&self, directory: NameId, offset: u64, mut sink: S) {
         let own = Attributes::directory(links_ino(directory), 0);
         let parent = || {
             let parent = self.ask(|reader| reader.parent(directory))?;
@@ -255,11 +256,11 @@ impl Relations {
 
 /// What a name in `links` is.
 enum Found {
-    Directory(i64),
+    Directory(NameId),
     Link { uri: String, to: Option<String>, path: String, changed: i64 },
 }
 
-fn find_in_links(reader: &Reader, directory: i64, name: &str) -> Result<Option<Found>, CatalogError> {
+fn find_in_links(reader: &Reader, directory: NameId, name: &str) -> Result<Option<Found>, CatalogError> {
     let Some(shown) = reader.shown_by_number(directory)? else { return Ok(None) };
     let Some(version) = shown.version else {
         return Ok(reader.shown(directory, name)?.map(|below| Found::Directory(below.name)));
@@ -270,12 +271,12 @@ fn find_in_links(reader: &Reader, directory: i64, name: &str) -> Result<Option<F
     Ok(Some(Found::Link { uri: link.uri, to, path: reader.tree_path(directory)?, changed: shown.changed }))
 }
 
-fn list_links<S: Sink>(reader: &Reader, directory: i64, offset: u64, sink: &mut S) -> Result<(), CatalogError> {
+fn list_links<S: Sink>(reader: &Reader, directory: NameId, offset: u64, sink: &mut S) -> Result<(), CatalogError> {
     let Some(shown) = reader.shown_by_number(directory)? else { return Ok(()) };
     let after = i64::try_from(offset.saturating_sub(2)).unwrap_or(i64::MAX);
     let Some(version) = shown.version else {
         return reader.list(directory, (offset > 2).then_some(after), |entry| {
-            let attributes = Attributes::directory(links_ino(entry.cookie), 0);
+            let attributes = Attributes::directory(links_ino(NameId::new(entry.cookie)), 0);
             sink.add(entry.cookie.unsigned_abs() + 2, &entry.name, &attributes, UNCACHED)
         });
     };

@@ -5,6 +5,7 @@
 //! so their attributes are asked for each time, and the time of the directory says whether they did. The tree as of
 //! a moment is kept by the kernel until the past changes.
 
+use crate::catalog::NameId;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -51,7 +52,7 @@ pub(super) struct Versions {
     contents: Arc<dyn Contents>,
     snapshots: Arc<Snapshots>,
     pub(super) moments: Arc<Moments>,
-    histories: Mutex<LruCache<i64, Arc<History>>>,
+    histories: Mutex<LruCache<NameId, Arc<History>>>,
 }
 
 /// What is found under a name.
@@ -74,7 +75,7 @@ impl Versions {
     }
 
     /// The attributes of what lies in `.versions` under a name; of `.versions` itself, for the root's.
-    pub(super) fn directory(&self, name: i64) -> Result<Attributes, FsError> {
+    pub(super) fn directory(&self, name: NameId) -> Result<Attributes, FsError> {
         let ever = self.ask(|reader| reader.ever(name))?;
         let changed = match ever.is_directory {
             true => ever.changed,
@@ -84,7 +85,7 @@ impl Versions {
     }
 
     /// The attributes of a directory of the tree as of a moment.
-    pub(super) fn directory_at(&self, number: u32, name: i64) -> Result<Attributes, FsError> {
+    pub(super) fn directory_at(&self, number: u32, name: NameId) -> Result<Attributes, FsError> {
         let moment = self.moments.moment(number).ok_or(FsError::NotFound)?;
         Ok(Attributes::directory(moment_ino(number, name), moment))
     }
@@ -96,14 +97,14 @@ impl Versions {
     }
 
     /// The extended attributes of a directory of versions.
-    pub(super) fn xattrs(&self, name: i64) -> Result<xattr::Attributes, FsError> {
+    pub(super) fn xattrs(&self, name: NameId) -> Result<xattr::Attributes, FsError> {
         self.ask(|reader| match reader.ever(name)? {
             Ever { is_directory: true, .. } => Ok(xattr::Attributes::default()),
             Ever { resource, .. } => xattr::of_history(reader, resource, &self.contents.asked(resource)),
         })
     }
 
-    pub(super) fn lookup_in_versions(self: &Arc<Self>, directory: i64, name: &str) -> Answer<Entry> {
+    pub(super) fn lookup_in_versions(self: &Arc<Self>, directory: NameId, name: &str) -> Answer<Entry> {
         match name {
             "." => return self.entry_of_directory(directory).into(),
             ".." if directory == ROOT => return Ok(Entry::unlimited(Attributes::directory(ROOT_INO, 0))).into(),
@@ -121,7 +122,7 @@ impl Versions {
         }
     }
 
-    fn entry_of_directory(&self, name: i64) -> Result<Entry, FsError> {
+    fn entry_of_directory(&self, name: NameId) -> Result<Entry, FsError> {
         Ok(Entry::with_uncached_attributes(self.directory(name)?))
     }
 
@@ -181,7 +182,7 @@ impl Versions {
     /// Finds a version by its name, or by a moment, which the Source is asked for.
     fn find_version(
         self: Arc<Self>,
-        resource: i64,
+        resource: NameId,
         name: String,
         moment: Datetime,
         then: Then<Result<Found, FsError>>,
@@ -200,13 +201,13 @@ impl Versions {
     }
 
     /// The version whose file has this name, if it can be had.
-    fn exactly(&self, resource: i64, name: &str) -> Result<Found, FsError> {
+    fn exactly(&self, resource: NameId, name: &str) -> Result<Found, FsError> {
         let history = self.history(resource)?;
         let found = history.versions.iter().find(|version| version.name == name && !version.places.is_empty());
         Ok(found.map_or(Found::Nothing, |version| Found::Version(file(version), version.name.clone())))
     }
 
-    fn version_at(&self, resource: i64, name: &str, moment: Datetime) -> Result<Found, FsError> {
+    fn version_at(&self, resource: NameId, name: &str, moment: Datetime) -> Result<Found, FsError> {
         if let found @ Found::Version(..) = self.exactly(resource, name)? {
             return Ok(found);
         }
@@ -220,7 +221,7 @@ impl Versions {
         Ok(found.map_or(Found::Nothing, |version| Found::Link(version.mtime, version.name.clone())))
     }
 
-    pub(super) fn lookup_at(self: &Arc<Self>, number: u32, directory: i64, name: &str) -> Answer<Entry> {
+    pub(super) fn lookup_at(self: &Arc<Self>, number: u32, directory: NameId, name: &str) -> Answer<Entry> {
         let Some(moment) = self.moments.moment(number) else { return Err(FsError::NotFound).into() };
         let of_directory = |name| Node::Directory { ino: directory_ino(name), changed: moment };
         match name {
@@ -258,7 +259,7 @@ impl Versions {
     }
 
     /// What a name was at a moment, now that the versions of its resource are known.
-    fn find_at(&self, directory: i64, name: &str, moment: i64, resource: i64) -> Result<Option<Node>, FsError> {
+    fn find_at(&self, directory: NameId, name: &str, moment: i64, resource: NameId) -> Result<Option<Node>, FsError> {
         self.ask(|reader| match reader.lookup_at(directory, name, moment)? {
             // What lies below it may have been there: that is asked for by its own name.
             None if name != SELF && reader.ever(resource)?.is_directory => {
@@ -278,7 +279,7 @@ impl Versions {
         }
     }
 
-    pub(super) fn list_at<S: Sink>(&self, number: u32, directory: i64, offset: u64, mut sink: S) {
+    pub(super) fn list_at<S: Sink>(&self, number: u32, directory: NameId, offset: u64, mut sink: S) {
         let Some(moment) = self.moments.moment(number) else { return sink.end(Err(FsError::NotFound)) };
         let own = Attributes::directory(moment_ino(number, directory), moment);
         let parent = || {
@@ -306,7 +307,7 @@ impl Versions {
         sink.end(listed);
     }
 
-    pub(super) fn list_versions<S: Sink>(self: &Arc<Self>, directory: i64, offset: u64, sink: S) {
+    pub(super) fn list_versions<S: Sink>(self: &Arc<Self>, directory: NameId, offset: u64, sink: S) {
         match self.ask(|reader| reader.ever(directory)) {
             Err(error) => sink.end(Err(error)),
             Ok(Ever { is_directory: true, .. }) => self.list_names(directory, offset, sink),
@@ -323,7 +324,7 @@ impl Versions {
     }
 
     /// The versions of a resource, as they are now.
-    fn history(&self, resource: i64) -> Result<Arc<History>, FsError> {
+    fn history(&self, resource: NameId) -> Result<Arc<History>, FsError> {
         let changed = self.ask(|reader| reader.ever(resource))?.changed;
         let locked = || self.histories.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = locked().get(&resource).filter(|known| known.changed == changed) {
@@ -337,7 +338,7 @@ impl Versions {
         let mut histories = locked();
         let mut most = MOST_VERSIONS.saturating_sub(history.versions.len());
         histories.put(resource, Arc::clone(&history));
-        let kept: Vec<(i64, usize)> =
+        let kept: Vec<(NameId, usize)> =
             histories.iter().skip(1).map(|(name, known)| (*name, known.versions.len())).collect();
         for (name, count) in kept {
             match most.checked_sub(count) {
@@ -349,7 +350,7 @@ impl Versions {
     }
 
     /// A cookie is the rank of a version, so that a listing continues at the right place whatever became known since.
-    fn list_files<S: Sink>(&self, directory: i64, offset: u64, mut sink: S, resource: i64) {
+    fn list_files<S: Sink>(&self, directory: NameId, offset: u64, mut sink: S, resource: NameId) {
         let listed = self.history(resource).and_then(|history| {
             if !self.add_dots(&mut sink, directory, offset)? {
                 return Ok(());
@@ -368,19 +369,19 @@ impl Versions {
         sink.end(listed);
     }
 
-    fn list_names<S: Sink>(&self, directory: i64, offset: u64, mut sink: S) {
+    fn list_names<S: Sink>(&self, directory: NameId, offset: u64, mut sink: S) {
         let listed = self.add_dots(&mut sink, directory, offset).and_then(|has_room| match has_room {
             false => Ok(()),
             true => self.ask(|reader| {
                 reader.list_ever(directory, after(offset), |id, name| {
-                    sink.add(id.unsigned_abs(), name, &Attributes::directory(versions_ino(id), 0), UNCACHED)
+                    sink.add(id.number().unsigned_abs(), name, &Attributes::directory(versions_ino(id), 0), UNCACHED)
                 })
             }),
         });
         sink.end(listed);
     }
 
-    fn add_dots<S: Sink>(&self, sink: &mut S, directory: i64, offset: u64) -> Result<bool, FsError> {
+    fn add_dots<S: Sink>(&self, sink: &mut S, directory: NameId, offset: u64) -> Result<bool, FsError> {
         add_dots(sink, offset, &Attributes::directory(versions_ino(directory), 0), || {
             let parent = self.ask(|reader| reader.parent(directory))?;
             Ok(Attributes::directory(parent.map_or(ROOT_INO, versions_ino), 0))
@@ -389,7 +390,7 @@ impl Versions {
 }
 
 /// A directory of the current tree as one of the tree of a moment: the number of its name, and its attributes.
-fn as_of(number: u32, node: &Node) -> Option<(i64, Attributes)> {
+fn as_of(number: u32, node: &Node) -> Option<(NameId, Attributes)> {
     let Node::Directory { ino, changed } = *node else { return None };
     let Some(Inode::Directory(name)) = Inode::from_ino(ino) else { return None };
     Some((name, Attributes::directory(moment_ino(number, name), changed)))
@@ -400,7 +401,7 @@ fn file(version: &VersionLog) -> Node {
 }
 
 /// The resource that has, or had, this name.
-fn resource_that_was(reader: &Reader, directory: i64, name: &str) -> Result<Option<i64>, CatalogError> {
+fn resource_that_was(reader: &Reader, directory: NameId, name: &str) -> Result<Option<NameId>, CatalogError> {
     if name == SELF {
         return Ok(Some(directory));
     }

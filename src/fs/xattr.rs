@@ -1,5 +1,6 @@
 //! What the Source said of a resource, as extended attributes.
 
+use crate::catalog::NameId;
 use crate::catalog::VersionId;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -78,7 +79,7 @@ pub(super) struct Links {
 }
 
 impl Links {
-    fn of_resource(reader: &Reader, resource: i64) -> Result<Self, CatalogError> {
+    fn of_resource(reader: &Reader, resource: NameId) -> Result<Self, CatalogError> {
         Ok(Self {
             mementos: Vec::new(),
             timemaps: reader.linked_from(resource, "timemap")?,
@@ -102,7 +103,7 @@ pub(super) fn facts(reader: &Reader, version: VersionId) -> Result<Option<(Versi
 }
 
 /// Of the directory of a resource's versions: what they are asked of, and what came of it.
-pub(super) fn of_history(reader: &Reader, resource: i64, asked: &Asked) -> Result<Attributes, CatalogError> {
+pub(super) fn of_history(reader: &Reader, resource: NameId, asked: &Asked) -> Result<Attributes, CatalogError> {
     let links = Links::of_resource(reader, resource)?;
     let mut all = BTreeMap::new();
     let mut put = |name: &str, value: String| {

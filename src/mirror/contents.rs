@@ -1,5 +1,6 @@
 //! The engine as the file system sees it, and the threads that answer what a dispatch thread must not.
 
+use crate::catalog::NameId;
 use crate::catalog::VersionId;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -124,7 +125,7 @@ impl Contents for EngineContents {
         self.engine.ready(version).map(|ready| ready.verified)
     }
 
-    fn history(&self, resource: i64, moment: Option<Datetime>, then: Then<bool>) {
+    fn history(&self, resource: NameId, moment: Option<Datetime>, then: Then<bool>) {
         let (engine, workers) = (Arc::clone(&self.engine), self.workers.clone());
         self.runtime.spawn(async move {
             let asked = engine.history(resource, moment).await;
@@ -137,7 +138,7 @@ impl Contents for EngineContents {
         self.workers.run(what);
     }
 
-    fn asked(&self, resource: i64) -> Asked {
+    fn asked(&self, resource: NameId) -> Asked {
         let sync::Asked { as_of, when, trouble } = self.engine.asked(resource);
         Asked { as_of, when, trouble }
     }

@@ -1,5 +1,6 @@
 //! The versions of one resource, or what changed in a mirror, as `log` shows them.
 
+use crate::catalog::NameId;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -153,7 +154,12 @@ pub async fn entries(
 }
 
 /// What a sync changed at or below a name; none if that is nothing, but for the whole mirror (`is_root`).
-async fn sync_entry(readers: &Arc<Pool>, sync: SyncRow, name: i64, is_root: bool) -> Result<Option<SyncEntry>, String> {
+async fn sync_entry(
+    readers: &Arc<Pool>,
+    sync: SyncRow,
+    name: NameId,
+    is_root: bool,
+) -> Result<Option<SyncEntry>, String> {
     let reading = Arc::clone(readers);
     let id = sync.id;
     let changes = tokio::task::spawn_blocking(move || {

@@ -1,5 +1,6 @@
 //! The last name of each directory.
 
+use crate::catalog::model::ids::NameId;
 use std::collections::HashMap;
 
 use rusqlite::Connection;
@@ -15,11 +16,11 @@ const MOST_DIRECTORIES: usize = if cfg!(test) { 3 } else { 10_000 };
 
 /// The last name of each directory, in the order of bytes, as far as it was asked for.
 #[derive(Debug, Default)]
-pub(in crate::catalog) struct LastNames(HashMap<i64, String>);
+pub(in crate::catalog) struct LastNames(HashMap<NameId, String>);
 
 impl LastNames {
     /// A name was put into a directory.
-    pub(in crate::catalog) fn put(&mut self, directory: i64, name: &str) {
+    pub(in crate::catalog) fn put(&mut self, directory: NameId, name: &str) {
         if let Some(last) = self.0.get_mut(&directory)
             && name > last.as_str()
         {
@@ -28,7 +29,7 @@ impl LastNames {
     }
 
     /// The last name of a directory; empty for one that holds none.
-    pub(in crate::catalog) fn of(&mut self, connection: &Connection, directory: i64) -> Result<&mut String> {
+    pub(in crate::catalog) fn of(&mut self, connection: &Connection, directory: NameId) -> Result<&mut String> {
         if self.0.len() >= MOST_DIRECTORIES && !self.0.contains_key(&directory) {
             self.0.clear();
         }

@@ -1,5 +1,6 @@
 //! Names and paths, as SQL and by one connection.
 
+use crate::catalog::model::ids::NameId;
 use rusqlite::Connection;
 use rusqlite::OptionalExtension;
 use rusqlite::params;
@@ -22,17 +23,17 @@ pub(in crate::catalog) const OWN: &str =
     "WITH own (id) AS (SELECT ?1 UNION ALL SELECT id FROM name WHERE parent = ?1 AND name = ?2)";
 
 /// The resource that a name belongs to: `@self` to the name of its directory.
-pub(in crate::catalog) fn resource_of(connection: &rusqlite::Connection, name: i64) -> Result<i64> {
+pub(in crate::catalog) fn resource_of(connection: &rusqlite::Connection, name: NameId) -> Result<NameId> {
     let mut statement =
         connection.prepare_cached("SELECT CASE WHEN name = ?2 THEN parent ELSE id END FROM name WHERE id = ?1")?;
     Ok(statement.query_row(params![name, SELF], |row| row.get(0)).optional()?.unwrap_or(name))
 }
 
 /// The names that lead from (and without) `root` to `name`.
-pub(in crate::catalog) fn names(connection: &Connection, name: i64, root: i64) -> Result<Vec<String>> {
+pub(in crate::catalog) fn names(connection: &Connection, name: NameId, root: NameId) -> Result<Vec<String>> {
     let mut names = Vec::new();
     let mut at = name;
-    while at != root && at > 0 {
+    while at != root && at.number() > 0 {
         let (parent, name) = place(connection, at)?;
         names.push(name);
         at = parent;
@@ -53,15 +54,15 @@ pub(in crate::catalog) const URI: &str = "COALESCE(n.uri, CASE WHEN n.version IS
 pub(in crate::catalog) fn derived_uri(
     connection: &Connection,
     mapper: &Mapper,
-    name: i64,
-    directory: i64,
+    name: NameId,
+    directory: NameId,
 ) -> Result<String> {
     let names = names(connection, name, directory)?;
     Ok(mapper.uri(&names).unwrap_or_default())
 }
 
 /// The directory in which a name is, and what it is there.
-pub(in crate::catalog) fn place(connection: &Connection, name: i64) -> rusqlite::Result<(i64, String)> {
+pub(in crate::catalog) fn place(connection: &Connection, name: NameId) -> rusqlite::Result<(NameId, String)> {
     connection
         .prepare_cached("SELECT parent, name FROM name WHERE id = ?1")?
         .query_row([name], |row| Ok((row.get(0)?, row.get(1)?)))
@@ -71,12 +72,12 @@ pub(in crate::catalog) fn place(connection: &Connection, name: i64) -> rusqlite:
 pub(in crate::catalog) fn resource_name(
     connection: &Connection,
     mapper: &Mapper,
-    resource: i64,
+    resource: NameId,
 ) -> Result<Option<(String, String)>> {
     let mut statement = connection.prepare_cached(&format!(
         "SELECT n.name, {URI}, r.directory FROM name n LEFT JOIN rset r ON r.id = n.rset WHERE n.id = ?1"
     ))?;
-    let found: Option<(String, Option<String>, Option<i64>)> =
+    let found: Option<(String, Option<String>, Option<NameId>)> =
         statement.query_row([resource], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
     let Some((name, uri, directory)) = found else { return Ok(None) };
     let uri = match uri {

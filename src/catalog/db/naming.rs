@@ -1,5 +1,6 @@
 //! Which name a resource has in its directory: the plain one, unless it is another resource's.
 
+use crate::catalog::model::ids::NameId;
 use std::borrow::Cow;
 
 use rusqlite::Connection;
@@ -36,7 +37,7 @@ impl<'r> Named<'r> {
     /// The name that the resource with this URI has, or would get, in the directory `parent`.
     pub(in crate::catalog) fn find(
         connection: &Connection,
-        parent: i64,
+        parent: NameId,
         path: &'r ResourcePath,
         uri: &'r str,
     ) -> Result<Self> {
@@ -87,7 +88,7 @@ fn owner(connection: &Connection, row: NameRow, known: Option<&str>, naming: Nam
     Ok(if was_resource { the_encoded_one } else { Owner::None })
 }
 
-fn row_and_uri(connection: &Connection, parent: i64, name: &str) -> Result<Option<(NameRow, Option<String>)>> {
+fn row_and_uri(connection: &Connection, parent: NameId, name: &str) -> Result<Option<(NameRow, Option<String>)>> {
     let mut statement =
         connection.prepare_cached("SELECT id, version, live, hidden, uri FROM name WHERE parent = ?1 AND name = ?2")?;
     Ok(statement.query_row(params![parent, name], |row| Ok((NameRow::of(row)?, row.get(4)?))).optional()?)

@@ -503,7 +503,7 @@ pub(in crate::catalog) fn open_reader(path: &Path) -> Result<Connection, Catalog
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::model::ids::{SetId, VersionId};
+    use crate::catalog::model::ids::{NameId, SetId, VersionId};
 
     #[test]
     fn a_cache_of_the_first_schema_is_brought_to_the_newest_and_keeps_what_it_has() {
@@ -559,7 +559,7 @@ mod tests {
         let writer = crate::catalog::Writer::open(folder.path(), mapper).unwrap();
         assert_eq!(writer.meta("next_name").unwrap().as_deref(), Some("14"));
         let readers = writer.readers();
-        let names = |directory: i64, moment: i64| {
+        let names = |directory: NameId, moment: i64| {
             let mut names = Vec::new();
             readers
                 .ask(|reader| {
@@ -573,7 +573,10 @@ mod tests {
         };
         assert_eq!([names(ROOT, 5), names(ROOT, 20)], [Vec::<String>::new(), vec!["gone".to_owned()]]);
         assert_eq!([names(ROOT, 40), names(ROOT, 55)], [vec!["d".to_owned(), "gone".to_owned()], vec!["d".to_owned()]]);
-        assert_eq!([names(8, 65), names(11, 40)], [vec!["new".to_owned()], vec!["f".to_owned()]]);
+        assert_eq!(
+            [names(NameId::new(8), 65), names(NameId::new(11), 40)],
+            [vec!["new".to_owned()], vec!["f".to_owned()]]
+        );
         let spans: Vec<(i64, i64)> = [1, 8, 9, 10, 11, 12]
             .map(|name| {
                 let question = "SELECT born, died FROM name WHERE id = ?1";
@@ -587,7 +590,7 @@ mod tests {
         let file = (i64::MAX, i64::MIN);
         assert_eq!(spans, [(10, 70), (60, 60), file, (30, 70), (30, 70), file]);
         // The history of what is a directory now is found.
-        let found = readers.ask(|reader| reader.lookup_ever(8, crate::path::SELF)).unwrap().unwrap();
+        let found = readers.ask(|reader| reader.lookup_ever(NameId::new(8), crate::path::SELF)).unwrap().unwrap();
         let versions = readers.ask(|reader| reader.versions_of(reader.ever(found)?.resource)).unwrap();
         assert_eq!(versions.iter().map(|version| version.id).collect::<Vec<_>>(), [VersionId::new(8)]);
     }

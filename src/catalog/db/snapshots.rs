@@ -1,5 +1,6 @@
 //! What is newer than a snapshot, as SQL.
 
+use crate::catalog::model::ids::NameId;
 use rusqlite::params;
 
 use crate::catalog::error::CatalogError;
@@ -17,7 +18,7 @@ macro_rules! seen {
 /// Whether a change took the resource with these names away after a snapshot.
 pub(in crate::catalog) fn went_later(
     connection: &rusqlite::Connection,
-    names: (i64, i64),
+    names: (NameId, NameId),
     snapshot: Snapshot,
 ) -> Result<bool> {
     let mut statement = connection.prepare_cached(

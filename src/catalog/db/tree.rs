@@ -1,5 +1,6 @@
 //! How a transaction keeps the tree: directories, live counts, files that become directories.
 
+use crate::catalog::model::ids::NameId;
 use crate::catalog::model::ids::SetId;
 use crate::catalog::model::ids::VersionId;
 use std::collections::BTreeSet;
@@ -21,7 +22,7 @@ type Result<T> = std::result::Result<T, CatalogError>;
 /// A row of `name`, as far as the writer needs it.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::catalog) struct NameRow {
-    pub(in crate::catalog) id: i64,
+    pub(in crate::catalog) id: NameId,
     pub(in crate::catalog) version: Option<VersionId>,
     live: i64,
     hidden: i64,
@@ -45,9 +46,9 @@ impl NameRow {
 pub(in crate::catalog) struct Tree {
     /// By directory: how its number of live names changes, and that of those which are not shown, for directories whose names
     /// changed.
-    deltas: HashMap<i64, (i64, i64)>,
+    deltas: HashMap<NameId, (i64, i64)>,
     /// By directory: since when, and until when, there were versions in it that this transaction knows of.
-    spans: HashMap<i64, (i64, i64)>,
+    spans: HashMap<NameId, (i64, i64)>,
     /// The directories of the last path that was walked, and of the last that was only looked for.
     chain: Chain,
     looked: Chain,
@@ -55,14 +56,14 @@ pub(in crate::catalog) struct Tree {
     /// the counts say so yet.
     walked: Numbers,
     /// Directories that a name went from: `@self` may be all that is left in them.
-    shrunk: BTreeSet<i64>,
+    shrunk: BTreeSet<NameId>,
     /// Directories that became files which are left out.
-    collapsed: Vec<i64>,
+    collapsed: Vec<NameId>,
     /// Files that moved into a directory of their own name: their old and their new numbers.
-    pub(in crate::catalog) moved: Vec<(i64, i64)>,
+    pub(in crate::catalog) moved: Vec<(NameId, NameId)>,
     /// The last name of directories that lists are written into.
     pub(in crate::catalog) last_names: LastNames,
-    pub(in crate::catalog) next_name: i64,
+    pub(in crate::catalog) next_name: NameId,
     /// When the step was begun, by our clock.
     now: i64,
     pub(in crate::catalog) changes: Changes,
@@ -71,13 +72,13 @@ pub(in crate::catalog) struct Tree {
 /// The directories of a path, below the directory given first.
 #[derive(Debug, Default)]
 struct Chain {
-    root: i64,
-    steps: Vec<(String, i64)>,
+    root: NameId,
+    steps: Vec<(String, NameId)>,
 }
 
 impl Chain {
     /// Keeps what it has in common with another path; returns how long that is, and the directory there.
-    fn keep(&mut self, root: i64, names: &[String]) -> (usize, i64) {
+    fn keep(&mut self, root: NameId, names: &[String]) -> (usize, NameId) {
         if self.root != root {
             self.steps.clear();
             self.root = root;
@@ -87,7 +88,7 @@ impl Chain {
         (known, self.steps.last().map_or(root, |(_, id)| *id))
     }
 
-    fn push(&mut self, name: &str, id: i64) {
+    fn push(&mut self, name: &str, id: NameId) {
         self.steps.push((name.to_owned(), id));
     }
 }
@@ -98,8 +99,8 @@ pub(in crate::catalog) struct Numbers(Vec<u64>);
 
 impl Numbers {
     /// Adds a number; false if it was in already.
-    pub(in crate::catalog) fn insert(&mut self, id: i64) -> bool {
-        let id = usize::try_from(id).unwrap_or(0);
+    pub(in crate::catalog) fn insert(&mut self, id: NameId) -> bool {
+        let id = usize::try_from(id.number()).unwrap_or(0);
         let (word, bit) = (id / 64, 1_u64 << (id % 64));
         if word >= self.0.len() {
             self.0.resize((word + 1).max(self.0.len() * 2), 0);
@@ -109,29 +110,34 @@ impl Numbers {
         new
     }
 
-    pub(in crate::catalog) fn contains(&self, id: i64) -> bool {
-        let id = usize::try_from(id).unwrap_or(0);
+    pub(in crate::catalog) fn contains(&self, id: NameId) -> bool {
+        let id = usize::try_from(id.number()).unwrap_or(0);
         self.0.get(id / 64).is_some_and(|word| word >> (id % 64) & 1 == 1)
     }
 }
 
 /// Brings the versions of one name, the current one and those before it, to another.
-fn rename(connection: &Connection, (name, current): (i64, VersionId), to: i64) -> Result<()> {
+fn rename(connection: &Connection, (name, current): (NameId, VersionId), to: NameId) -> Result<()> {
     connection.prepare_cached("UPDATE version SET name = ?2 WHERE id = ?1")?.execute(rusqlite::params![current, to])?;
     connection
         .prepare_cached("UPDATE version SET name = ?2 WHERE name = ?1 AND until IS NOT NULL")?
-        .execute([name, to])?;
+        .execute(rusqlite::params![name, to])?;
     Ok(())
 }
 
 /// Widens the spans of a directory and of those above it, as far up as they are not wide enough.
-pub(in crate::catalog) fn widen(connection: &Connection, directory: i64, born: i64, died: i64) -> rusqlite::Result<()> {
+pub(in crate::catalog) fn widen(
+    connection: &Connection,
+    directory: NameId,
+    born: i64,
+    died: i64,
+) -> rusqlite::Result<()> {
     let mut statement = connection.prepare_cached(
         "UPDATE name SET born = min(COALESCE(born, ?2), ?2), died = max(COALESCE(died, ?3), ?3)
          WHERE id = ?1 AND (born IS NULL OR born > ?2 OR died < ?3) RETURNING parent",
     )?;
     let mut at = directory;
-    while at > 0 {
+    while at.number() > 0 {
         match statement.query_row(params![at, born, died], |row| row.get(0)).optional()? {
             Some(parent) => at = parent,
             None => break,
@@ -145,11 +151,18 @@ const MOST_DELTAS: usize = 200_000;
 
 impl Tree {
     /// The tree as the rows have it; `next_name` is the first number not yet used.
-    pub(in crate::catalog) fn new(next_name: i64, now: i64) -> Self {
+    pub(in crate::catalog) fn new(next_name: NameId, now: i64) -> Self {
         Self { next_name, now, ..Self::default() }
     }
 
-    pub(in crate::catalog) fn row(connection: &Connection, parent: i64, name: &str) -> Result<Option<NameRow>> {
+    /// The number of a name to be written.
+    pub(in crate::catalog) fn new_name(&mut self) -> NameId {
+        let id = self.next_name;
+        self.next_name = id.next();
+        id
+    }
+
+    pub(in crate::catalog) fn row(connection: &Connection, parent: NameId, name: &str) -> Result<Option<NameRow>> {
         let mut statement =
             connection.prepare_cached("SELECT id, version, live, hidden FROM name WHERE parent = ?1 AND name = ?2")?;
         Ok(statement.query_row(params![parent, name], NameRow::of).optional()?)
@@ -164,14 +177,13 @@ impl Tree {
     pub(in crate::catalog) fn insert(
         &mut self,
         connection: &Connection,
-        parent: i64,
+        parent: NameId,
         name: &str,
         rset: SetId,
         uri: Option<&str>,
         version: Option<VersionId>,
-    ) -> Result<i64> {
-        let id = self.next_name;
-        self.next_name += 1;
+    ) -> Result<NameId> {
+        let id = self.new_name();
         let mut statement = connection.prepare_cached(
             "INSERT INTO name (id, parent, name, rset, uri, version) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
         )?;
@@ -185,11 +197,11 @@ impl Tree {
     pub(in crate::catalog) fn directory(
         &mut self,
         connection: &Connection,
-        root: i64,
+        root: NameId,
         names: &[String],
         rset: SetId,
-        uri_of: &mut dyn FnMut(i64) -> Result<String>,
-    ) -> Result<i64> {
+        uri_of: &mut dyn FnMut(NameId) -> Result<String>,
+    ) -> Result<NameId> {
         let (known, mut at) = self.chain.keep(root, names);
         for name in &names[known..] {
             let id = match Self::row(connection, at, name)? {
@@ -212,7 +224,7 @@ impl Tree {
     }
 
     /// The directory at `names` below `root`, if it is the one that was walked to last.
-    pub(in crate::catalog) fn at(&self, root: i64, names: &[String]) -> Option<i64> {
+    pub(in crate::catalog) fn at(&self, root: NameId, names: &[String]) -> Option<NameId> {
         let Chain { root: from, steps } = &self.chain;
         let there = *from == root && steps.len() == names.len() && steps.iter().map(|(name, _)| name).eq(names);
         there.then(|| steps.last().map_or(root, |(_, id)| *id))
@@ -222,9 +234,9 @@ impl Tree {
     pub(in crate::catalog) fn find(
         &mut self,
         connection: &Connection,
-        root: i64,
+        root: NameId,
         names: &[String],
-    ) -> Result<Option<i64>> {
+    ) -> Result<Option<NameId>> {
         let (known, mut at) = self.looked.keep(root, names);
         for name in &names[known..] {
             let Some(row) = Self::row(connection, at, name)? else { return Ok(None) };
@@ -237,7 +249,7 @@ impl Tree {
     fn file_to_directory(
         &mut self,
         connection: &Connection,
-        parent: i64,
+        parent: NameId,
         name: &str,
         (NameRow { id, hidden, .. }, version): (NameRow, VersionId),
         uri: &str,
@@ -267,7 +279,7 @@ impl Tree {
             .query_row(params![moved, version], |row| Ok((row.get(0)?, row.get(1)?)))?;
         self.span(id, born, died);
         self.moved.push((id, moved));
-        connection.prepare_cached("UPDATE name SET hidden = ?2 WHERE id = ?1")?.execute([moved, hidden])?;
+        connection.prepare_cached("UPDATE name SET hidden = ?2 WHERE id = ?1")?.execute(params![moved, hidden])?;
         self.hide(connection, id, hidden)?;
         self.count(connection, id, SELF, 1)
     }
@@ -276,7 +288,7 @@ impl Tree {
     pub(in crate::catalog) fn count(
         &mut self,
         connection: &Connection,
-        directory: i64,
+        directory: NameId,
         name: &str,
         delta: i64,
     ) -> Result<()> {
@@ -288,7 +300,12 @@ impl Tree {
     }
 
     /// So many live names appeared in a directory.
-    pub(in crate::catalog) fn count_many(&mut self, connection: &Connection, directory: i64, delta: i64) -> Result<()> {
+    pub(in crate::catalog) fn count_many(
+        &mut self,
+        connection: &Connection,
+        directory: NameId,
+        delta: i64,
+    ) -> Result<()> {
         self.deltas.entry(directory).or_default().0 += delta;
         if self.deltas.len() > MOST_DELTAS {
             self.settle(connection, self.now)?;
@@ -297,7 +314,7 @@ impl Tree {
     }
 
     /// So many more live names of a directory are not shown.
-    pub(in crate::catalog) fn hide(&mut self, connection: &Connection, directory: i64, delta: i64) -> Result<()> {
+    pub(in crate::catalog) fn hide(&mut self, connection: &Connection, directory: NameId, delta: i64) -> Result<()> {
         if delta != 0 {
             self.deltas.entry(directory).or_default().1 += delta;
             self.count_many(connection, directory, 0)?;
@@ -306,7 +323,7 @@ impl Tree {
     }
 
     /// In this directory there were versions from `born` on, and none that is not live from `died` on.
-    pub(in crate::catalog) fn span(&mut self, directory: i64, born: i64, died: i64) {
+    pub(in crate::catalog) fn span(&mut self, directory: NameId, born: i64, died: i64) {
         let span = self.spans.entry(directory).or_insert((i64::MAX, i64::MIN));
         *span = (span.0.min(born), span.1.max(died));
     }
@@ -338,7 +355,7 @@ impl Tree {
             if let Some(own) = own {
                 connection
                     .prepare_cached("UPDATE name SET hidden = ?2 WHERE id = ?1 AND version IS NULL")?
-                    .execute([own, hidden])?;
+                    .execute(params![own, hidden])?;
             }
         }
         if hidden != 0 {
@@ -359,7 +376,7 @@ impl Tree {
 
     /// A name in which something lies, or lay, has its own resource, if there is one, under `@self`: then also
     /// where nothing is left in it.
-    pub(in crate::catalog) fn ensure_self(&mut self, connection: &Connection, name: i64, rset: SetId) -> Result<()> {
+    pub(in crate::catalog) fn ensure_self(&mut self, connection: &Connection, name: NameId, rset: SetId) -> Result<()> {
         let was_directory: bool = connection
             .prepare_cached("SELECT EXISTS (SELECT 1 FROM name WHERE parent = ?1)")?
             .query_row([name], |row| row.get(0))?;
@@ -379,7 +396,7 @@ impl Tree {
         while !self.deltas.is_empty() {
             for (directory, (delta, more_hidden)) in std::mem::take(&mut self.deltas) {
                 self.changes.directories.insert(directory_ino(directory));
-                let (live, hidden, parent, name): (i64, i64, i64, String) = update
+                let (live, hidden, parent, name): (i64, i64, NameId, String) = update
                     .query_row(params![directory, delta, now, more_hidden], |row| {
                         Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
                     })?;
@@ -418,7 +435,7 @@ impl Tree {
         for directory in shrunk.clone() {
             let mut at = directory;
             while at != ROOT {
-                let (live, parent): (i64, i64) = connection
+                let (live, parent): (i64, NameId) = connection
                     .prepare_cached("SELECT live, parent FROM name WHERE id = ?1")?
                     .query_row([at], |row| Ok((row.get(0)?, row.get(1)?)))?;
                 if live > 0 {
@@ -429,7 +446,7 @@ impl Tree {
             }
         }
         for directory in shrunk {
-            let lone: Option<(i64, VersionId, Option<String>, i64, i64)> = connection
+            let lone: Option<(NameId, VersionId, Option<String>, i64, i64)> = connection
                 .prepare_cached(
                     "SELECT s.id, s.version, s.uri, s.rset, s.hidden FROM name s
                      WHERE s.parent = ?1 AND s.name = ?2 AND s.version IS NOT NULL

@@ -69,3 +69,8 @@ id! {
     /// A package of a dump.
     PackageId
 }
+
+id! {
+    /// A name in a directory.
+    NameId
+}

@@ -1,17 +1,18 @@
 //! Inode numbers.
 
+use crate::catalog::model::ids::NameId;
 use crate::catalog::model::ids::VersionId;
 
 /// The inode number of the root.
 pub const ROOT_INO: u64 = 1;
 
 /// The number of the root among names.
-pub const ROOT: i64 = 1;
+pub const ROOT: NameId = NameId::new(1);
 
 /// The inode number of the directory that is this name.
 #[must_use]
-pub fn directory_ino(name: i64) -> u64 {
-    if name == ROOT { ROOT_INO } else { name.unsigned_abs() << 1 }
+pub fn directory_ino(name: NameId) -> u64 {
+    if name == ROOT { ROOT_INO } else { name.number().unsigned_abs() << 1 }
 }
 
 /// The inode number of a version.
@@ -24,7 +25,7 @@ pub fn version_ino(version: VersionId) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inode {
     /// The directory with this name number.
-    Directory(i64),
+    Directory(NameId),
     /// The version with this number.
     Version(VersionId),
 }
@@ -36,7 +37,7 @@ impl Inode {
         let number = i64::try_from(ino >> 1).ok()?;
         match (ino, ino & 1) {
             (ROOT_INO, _) => Some(Self::Directory(ROOT)),
-            (_, 0) if number > ROOT => Some(Self::Directory(number)),
+            (_, 0) if number > ROOT.number() => Some(Self::Directory(NameId::new(number))),
             (_, 1) => Some(Self::Version(VersionId::new(number))),
             _ => None,
         }

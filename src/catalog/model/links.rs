@@ -1,12 +1,13 @@
 //! Links of resources.
 
+use crate::catalog::model::ids::NameId;
 use crate::catalog::model::ids::VersionId;
 
 /// A name of the current tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shown {
     /// Its number.
-    pub name: i64,
+    pub name: NameId,
     /// The version that it shows, if it is a file.
     pub version: Option<VersionId>,
     /// When it changed last, by our clock, in nanoseconds.

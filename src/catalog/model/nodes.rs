@@ -1,5 +1,6 @@
 //! Nodes of the tree, and versions.
 
+use crate::catalog::model::ids::NameId;
 use crate::catalog::model::ids::VersionId;
 use crate::catalog::model::members::MemberRow;
 use crate::catalog::model::record::Extra;
@@ -54,7 +55,7 @@ pub struct VersionRow {
     /// Its number.
     pub id: VersionId,
     /// The number of its name.
-    pub name: i64,
+    pub name: NameId,
     /// What is fetched.
     pub uri: String,
     /// When it came into force.

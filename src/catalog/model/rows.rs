@@ -1,6 +1,7 @@
 //! What is asked of the catalog and told by it, as plain values.
 
 use crate::catalog::model::ids::DocumentId;
+use crate::catalog::model::ids::NameId;
 use crate::catalog::model::ids::PackageId;
 use crate::catalog::model::ids::SetId;
 use crate::catalog::model::ids::VersionId;
@@ -144,7 +145,7 @@ pub struct SetRow {
     /// The name of its directory, where there are several.
     pub label: String,
     /// The name below which its resources lie.
-    pub directory: i64,
+    pub directory: NameId,
     /// How far it is in step.
     pub state: SetState,
     /// The smallest `at` of what the baseline was made from.

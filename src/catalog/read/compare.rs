@@ -1,5 +1,6 @@
 //! What is listed beside what is in the tree, without changing anything.
 
+use crate::catalog::model::ids::NameId;
 use crate::catalog::model::ids::SetId;
 use crate::catalog::model::ids::VersionId;
 use rusqlite::Connection;
@@ -52,16 +53,16 @@ pub struct Difference {
 pub struct Comparison<'r> {
     reader: &'r Reader,
     rset: SetId,
-    directory: i64,
+    directory: NameId,
     seen: Numbers,
     /// The directory that was looked into last.
-    last: Option<(Vec<String>, Option<i64>)>,
+    last: Option<(Vec<String>, Option<NameId>)>,
 }
 
 impl<'r> Comparison<'r> {
     /// Begins one with a set and its directory.
     #[must_use]
-    pub fn new(reader: &'r Reader, rset: SetId, directory: i64) -> Self {
+    pub fn new(reader: &'r Reader, rset: SetId, directory: NameId) -> Self {
         Self { reader, rset, directory, seen: Numbers::default(), last: None }
     }
 
@@ -69,7 +70,7 @@ impl<'r> Comparison<'r> {
         self.reader.connection()
     }
 
-    fn directory_at(&mut self, above: &[String]) -> Result<Option<i64>> {
+    fn directory_at(&mut self, above: &[String]) -> Result<Option<NameId>> {
         if let Some((known, id)) = &self.last
             && known == above
         {
@@ -185,7 +186,7 @@ impl<'r> Comparison<'r> {
         let kinds = snapshot.map(Snapshot::kinds);
         let mut rows = statement.query(params![self.rset, kinds, How::LISTED, at, seen, shown])?;
         while let Some(row) = rows.next()? {
-            let id: i64 = row.get(0)?;
+            let id: NameId = row.get(0)?;
             if !self.seen.contains(id) {
                 visit(names(self.connection(), id, ROOT)?.join("/"));
             }

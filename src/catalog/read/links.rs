@@ -1,5 +1,6 @@
 //! Where the links of resources lead: to other resources of the mirror, and to what lies elsewhere.
 
+use crate::catalog::model::ids::NameId;
 use crate::catalog::model::ids::VersionId;
 use rusqlite::OptionalExtension;
 use rusqlite::params;
@@ -20,7 +21,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn shown(&self, directory: i64, name: &str) -> Result<Option<Shown>> {
+    pub fn shown(&self, directory: NameId, name: &str) -> Result<Option<Shown>> {
         let mut statement = self.connection().prepare_cached(&format!(
             "SELECT n.id, n.version, n.changed FROM name n WHERE n.parent = ?1 AND n.name = ?2 AND {SHOWN}"
         ))?;
@@ -31,7 +32,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn shown_by_number(&self, name: i64) -> Result<Option<Shown>> {
+    pub fn shown_by_number(&self, name: NameId) -> Result<Option<Shown>> {
         let mut statement = self.connection().prepare_cached(&format!(
             "SELECT n.id, n.version, n.changed FROM name n WHERE n.id = ?1 AND ({SHOWN} OR n.id = {ROOT})"
         ))?;
@@ -61,12 +62,12 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn path_of_uri(&self, uri: &str, beside: i64) -> Result<Option<String>> {
+    pub fn path_of_uri(&self, uri: &str, beside: NameId) -> Result<Option<String>> {
         let Ok(path) = self.mapper().path(uri) else { return Ok(None) };
         let mut statement = self
             .connection()
             .prepare_cached("SELECT directory FROM rset ORDER BY id != (SELECT rset FROM name WHERE id = ?1), id")?;
-        let directories: Vec<i64> =
+        let directories: Vec<NameId> =
             statement.query_map([beside], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
         for directory in directories {
             let mut at = Some(Shown { name: directory, version: None, changed: 0 });
@@ -99,7 +100,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn tree_path(&self, name: i64) -> Result<String> {
+    pub fn tree_path(&self, name: NameId) -> Result<String> {
         Ok(names(self.connection(), name, ROOT)?.join("/"))
     }
 }

@@ -1,5 +1,6 @@
 //! What happened: the syncs of a mirror, and the changes that each brought.
 
+use crate::catalog::model::ids::NameId;
 use rusqlite::Connection;
 use rusqlite::Row;
 use rusqlite::params;
@@ -71,7 +72,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn changes_of(&self, sync: i64, below: i64, mut visit: impl FnMut(ChangeRow)) -> Result<()> {
+    pub fn changes_of(&self, sync: i64, below: NameId, mut visit: impl FnMut(ChangeRow)) -> Result<()> {
         let mut statement = self.connection().prepare_cached(
             "SELECT change AS kind, begin AS moment, name, id AS place FROM version WHERE came = ?1
              UNION ALL SELECT gone, until, name, id FROM version WHERE went = ?1 ORDER BY moment DESC, place DESC",
@@ -97,7 +98,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn is_directory(&self, name: i64) -> Result<bool> {
+    pub fn is_directory(&self, name: NameId) -> Result<bool> {
         let mut statement =
             self.connection().prepare_cached("SELECT version IS NULL AND live > 0 FROM name WHERE id = ?1")?;
         Ok(statement.query_row([name], |row| row.get(0))?)
@@ -107,7 +108,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn find_ever(&self, path: &str) -> Result<Option<i64>> {
+    pub fn find_ever(&self, path: &str) -> Result<Option<NameId>> {
         let mut at = ROOT;
         let mut statement = self.connection().prepare_cached("SELECT id FROM name WHERE parent = ?1 AND name = ?2")?;
         for name in path.split('/').filter(|name| !name.is_empty() && *name != ".") {
@@ -121,10 +122,10 @@ impl Reader {
     }
 }
 
-fn lies_below(connection: &Connection, name: i64, above: i64) -> Result<bool> {
+fn lies_below(connection: &Connection, name: NameId, above: NameId) -> Result<bool> {
     let mut statement = connection.prepare_cached("SELECT parent FROM name WHERE id = ?1")?;
     let mut at = name;
-    while at > 0 {
+    while at.number() > 0 {
         if at == above {
             return Ok(true);
         }

@@ -1,5 +1,6 @@
 //! Mementos and TimeMaps of a resource.
 
+use crate::catalog::model::ids::NameId;
 use crate::catalog::model::ids::VersionId;
 use rusqlite::OptionalExtension;
 
@@ -35,7 +36,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn timemap(&self, resource: i64) -> Result<Option<TimeMapRow>> {
+    pub fn timemap(&self, resource: NameId) -> Result<Option<TimeMapRow>> {
         let mut statement =
             self.connection().prepare_cached("SELECT url, etag, last_modified, read FROM timemap WHERE name = ?1")?;
         let found = statement.query_row([resource], |row| {

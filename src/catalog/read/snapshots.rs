@@ -3,6 +3,7 @@
 //! As of a moment, the resource of a name is a file under that name, or `@self` in a directory of it, by what lay
 //! in it then; as in the current tree, and wherever it lies there now.
 
+use crate::catalog::model::ids::NameId;
 use crate::catalog::model::ids::VersionId;
 use rusqlite::OptionalExtension;
 use rusqlite::Row;
@@ -20,7 +21,7 @@ type Result<T> = std::result::Result<T, CatalogError>;
 
 /// A name that there is, or was, as far as the tree as of a moment needs it.
 struct Name {
-    id: i64,
+    id: NameId,
     name: String,
     /// Whether something lies, or lay, in it.
     directory: bool,
@@ -73,7 +74,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn lookup_at(&self, directory: i64, name: &str, moment: i64) -> Result<Option<Node>> {
+    pub fn lookup_at(&self, directory: NameId, name: &str, moment: i64) -> Result<Option<Node>> {
         let found = self.name_at(directory, name, moment)?;
         match found {
             Some(found) if name != SELF => self.node_at(&found, moment),
@@ -85,7 +86,7 @@ impl Reader {
         }
     }
 
-    fn name_at(&self, directory: i64, name: &str, moment: i64) -> Result<Option<Name>> {
+    fn name_at(&self, directory: NameId, name: &str, moment: i64) -> Result<Option<Name>> {
         let mut statement =
             self.connection().prepare_cached(&format!("SELECT {THEN} WHERE n.parent = ?1 AND n.name = ?3"))?;
         Ok(statement.query_row(params![directory, moment, name], Name::of).optional()?)
@@ -106,7 +107,7 @@ impl Reader {
     }
 
     /// The version of the resource of a name that was in force, wherever its history lies.
-    fn own_at(&self, resource: i64, moment: i64) -> Result<Option<Node>> {
+    fn own_at(&self, resource: NameId, moment: i64) -> Result<Option<Node>> {
         let mut statement = self.connection().prepare_cached(&format!(
             "{OWN}, marked (left_out) AS (
                  SELECT EXISTS (SELECT 1 FROM name d JOIN name s ON s.parent = d.id AND s.name = ?2
@@ -128,7 +129,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn version_at(&self, resource: i64, moment: Datetime) -> Result<Option<VersionId>> {
+    pub fn version_at(&self, resource: NameId, moment: Datetime) -> Result<Option<VersionId>> {
         let found = self.own_at(resource, moment.nanos())?.and_then(|node| Inode::from_ino(node.ino()));
         Ok(found.and_then(|inode| if let Inode::Version(version) = inode { Some(version) } else { None }))
     }
@@ -142,7 +143,7 @@ impl Reader {
     }
 
     /// Whether anything but its own resource was in force in a directory then; with `shown`, anything that is shown.
-    fn others_at(&self, directory: i64, moment: i64, shown: bool) -> Result<bool> {
+    fn others_at(&self, directory: NameId, moment: i64, shown: bool) -> Result<bool> {
         let wanted = if shown { format!(" AND NOT {LEFT_OUT}") } else { String::new() };
         let ask = |question: &str| -> Result<bool> {
             let mut statement = self.connection().prepare_cached(question)?;
@@ -161,7 +162,7 @@ impl Reader {
             "SELECT id FROM name WHERE parent = ?1 AND name != ?3 AND born <= ?2 AND (live > 0 OR died > ?2)",
         )?;
         let below = statement.query_map(params![directory, moment, SELF], |row| row.get(0))?;
-        for below in below.collect::<rusqlite::Result<Vec<i64>>>()? {
+        for below in below.collect::<rusqlite::Result<Vec<NameId>>>()? {
             let own = if shown { self.own_at(below, moment)?.is_some() } else { self.had_own_at(below, moment)? };
             if own || self.others_at(below, moment, shown)? {
                 return Ok(true);
@@ -171,7 +172,7 @@ impl Reader {
     }
 
     /// Whether the resource of a name was there at a moment, shown or left out.
-    fn had_own_at(&self, resource: i64, moment: i64) -> Result<bool> {
+    fn had_own_at(&self, resource: NameId, moment: i64) -> Result<bool> {
         let mut statement = self.connection().prepare_cached(&format!(
             "{OWN} SELECT EXISTS (SELECT 1 FROM own JOIN version v ON v.name = own.id AND v.until IS NOT NULL
                  AND v.begin <= ?3 AND v.until > ?3)
@@ -187,7 +188,7 @@ impl Reader {
     /// If SQLite fails.
     pub fn list_at(
         &self,
-        directory: i64,
+        directory: NameId,
         moment: i64,
         after: Option<i64>,
         mut visit: impl FnMut(DirEntry) -> bool,
@@ -203,7 +204,7 @@ impl Reader {
                 _ => self.node_at(&name, moment)?,
             };
             let Some(node) = node else { continue };
-            if !visit(DirEntry { cookie: name.id, name: name.name, node }) {
+            if !visit(DirEntry { cookie: name.id.number(), name: name.name, node }) {
                 break;
             }
         }
@@ -214,7 +215,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn lookup_ever(&self, directory: i64, name: &str) -> Result<Option<i64>> {
+    pub fn lookup_ever(&self, directory: NameId, name: &str) -> Result<Option<NameId>> {
         let mut statement = self.connection().prepare_cached(&format!(
             "SELECT n.id FROM name n WHERE n.parent = ?1 AND n.name = ?2 AND NOT {LEFT_OUT}"
         ))?;
@@ -228,9 +229,9 @@ impl Reader {
     /// If SQLite fails.
     pub fn list_ever(
         &self,
-        directory: i64,
+        directory: NameId,
         after: Option<i64>,
-        mut visit: impl FnMut(i64, &str) -> bool,
+        mut visit: impl FnMut(NameId, &str) -> bool,
     ) -> Result<()> {
         let mut statement = self.connection().prepare_cached(&format!(
             "SELECT n.id, n.name FROM name n
@@ -250,7 +251,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn ever(&self, name: i64) -> Result<Ever> {
+    pub fn ever(&self, name: NameId) -> Result<Ever> {
         let mut statement = self.connection().prepare_cached(
             "SELECT n.id = 1 OR COALESCE(n.born, ?3) != ?3, CASE WHEN n.name = ?2 THEN n.parent ELSE n.id END,
                     max(n.changed, COALESCE((SELECT changed FROM name WHERE parent = n.id AND name = ?2), 0),
@@ -273,7 +274,7 @@ pub struct Ever {
     /// Whether names lie in it, rather than the versions of a resource.
     pub is_directory: bool,
     /// The resource whose name it is, or was: that of `@self` is its directory's.
-    pub resource: i64,
+    pub resource: NameId,
     /// When the names, or the versions, changed last, by our clock; else when its version came into force. In
     /// nanoseconds.
     pub changed: i64,

@@ -1,5 +1,6 @@
 //! Resources by the targets of their links.
 
+use crate::catalog::model::ids::NameId;
 use rusqlite::OptionalExtension as _;
 
 use crate::catalog::db::pool::Reader;
@@ -15,7 +16,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn canonical(&self, uri: &str) -> Result<Option<i64>> {
+    pub fn canonical(&self, uri: &str) -> Result<Option<NameId>> {
         let mut statement = self.connection().prepare_cached(
             "SELECT n.id FROM target t CROSS JOIN link l ON l.target = t.id AND l.relation = 1
              CROSS JOIN version v ON v.id = l.version CROSS JOIN name n ON n.id = v.name AND n.version = v.id AND n.hidden = 0
@@ -76,7 +77,12 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn members(&self, collection: i64, after: i64, mut visit: impl FnMut(i64, i64) -> Result<bool>) -> Result<()> {
+    pub fn members(
+        &self,
+        collection: i64,
+        after: i64,
+        mut visit: impl FnMut(i64, NameId) -> Result<bool>,
+    ) -> Result<()> {
         let mut statement = self.connection().prepare_cached(
             "SELECT l.version, n.id FROM link l CROSS JOIN version v ON v.id = l.version
              CROSS JOIN name n ON n.id = v.name AND n.version = v.id AND n.hidden = 0
@@ -95,12 +101,12 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn is_member(&self, collection: i64, name: i64) -> Result<bool> {
+    pub fn is_member(&self, collection: i64, name: NameId) -> Result<bool> {
         let mut statement = self.connection().prepare_cached(
             "SELECT EXISTS (SELECT 1 FROM name n CROSS JOIN link l ON l.version = n.version AND l.relation = 2 AND l.target = ?1
              WHERE n.id = ?2 AND n.hidden = 0)",
         )?;
-        Ok(statement.query_row([collection, name], |row| row.get(0))?)
+        Ok(statement.query_row(rusqlite::params![collection, name], |row| row.get(0))?)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Questions to the catalog, each over a read-only connection of its own.
 
+use crate::catalog::model::ids::NameId;
 use crate::catalog::model::ids::VersionId;
 use rusqlite::OptionalExtension;
 use rusqlite::Row;
@@ -34,7 +35,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn lookup(&self, directory: i64, name: &str) -> Result<Option<Node>> {
+    pub fn lookup(&self, directory: NameId, name: &str) -> Result<Option<Node>> {
         let mut statement = self.connection().prepare_cached(&format!(
             "SELECT {NODE} FROM name n LEFT JOIN version v ON v.id = n.version
              WHERE n.parent = ?1 AND n.name = ?2 AND {SHOWN}"
@@ -68,7 +69,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn list(&self, directory: i64, after: Option<i64>, mut visit: impl FnMut(DirEntry) -> bool) -> Result<()> {
+    pub fn list(&self, directory: NameId, after: Option<i64>, mut visit: impl FnMut(DirEntry) -> bool) -> Result<()> {
         let mut statement = self.connection().prepare_cached(&format!(
             "SELECT n.name, {NODE} FROM name n LEFT JOIN version v ON v.id = n.version
              WHERE n.parent = ?1 AND n.name > COALESCE((SELECT name FROM name WHERE id = ?2), '')
@@ -119,10 +120,10 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn parent(&self, directory: i64) -> Result<Option<i64>> {
+    pub fn parent(&self, directory: NameId) -> Result<Option<NameId>> {
         let mut statement = self.connection().prepare_cached("SELECT parent FROM name WHERE id = ?1")?;
-        let parent: Option<i64> = statement.query_row([directory], |row| row.get(0)).optional()?;
-        Ok(parent.filter(|parent| *parent > 0))
+        let parent: Option<NameId> = statement.query_row([directory], |row| row.get(0)).optional()?;
+        Ok(parent.filter(|parent| parent.number() > 0))
     }
 
     /// A size that about half of the current files do not reach, in bytes, by a sample of them; none if no size is known.
@@ -164,7 +165,7 @@ impl Reader {
                 let extra: Option<String> = row.get(8)?;
                 let until: Option<i64> = row.get(2)?;
                 let uri: Option<String> = row.get(9)?;
-                let directory: Option<i64> = row.get(10)?;
+                let directory: Option<NameId> = row.get(10)?;
                 let sha256: Option<[u8; 32]> = row.get(11)?;
                 let content = match sha256 {
                     None => None,
@@ -254,7 +255,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn below(&self, name: i64, mut visit: impl FnMut(VersionId, Option<u64>, bool)) -> Result<()> {
+    pub fn below(&self, name: NameId, mut visit: impl FnMut(VersionId, Option<u64>, bool)) -> Result<()> {
         let mut statement = self.connection().prepare_cached(&format!(
             "WITH RECURSIVE below (id) AS (
                  SELECT ?1 UNION ALL SELECT n.id FROM name n JOIN below b ON n.parent = b.id
@@ -273,7 +274,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn count_below(&self, name: i64) -> Result<u64> {
+    pub fn count_below(&self, name: NameId) -> Result<u64> {
         let mut statement = self.connection().prepare_cached(&format!(
             "WITH RECURSIVE below (id) AS (
                  SELECT ?1 UNION ALL SELECT n.id FROM name n JOIN below b ON n.parent = b.id WHERE {SHOWN})
@@ -286,7 +287,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn find(&self, path: &str) -> Result<Option<i64>> {
+    pub fn find(&self, path: &str) -> Result<Option<NameId>> {
         let mut at = ROOT;
         let mut statement = self
             .connection()
@@ -341,7 +342,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn pinned(&self, name: i64) -> Result<bool> {
+    pub fn pinned(&self, name: NameId) -> Result<bool> {
         let mut statement = self.connection().prepare_cached(
             "WITH RECURSIVE up (id) AS (
                  SELECT ?1 UNION ALL SELECT n.parent FROM name n JOIN up ON n.id = up.id WHERE n.parent > 0)

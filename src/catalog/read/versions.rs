@@ -3,6 +3,7 @@
 //! A file is named by the second in which its version came into force; within one second a fraction, then `~2`,
 //! tell it from those that were known before it. So no name ever moves to another version.
 
+use crate::catalog::model::ids::NameId;
 use crate::catalog::model::ids::VersionId;
 use std::collections::HashMap;
 use std::collections::HashSet;
@@ -41,7 +42,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn versions_of(&self, resource: i64) -> Result<Vec<VersionLog>> {
+    pub fn versions_of(&self, resource: NameId) -> Result<Vec<VersionLog>> {
         let Some((own_name, uri)) = self.resource_name(resource)? else { return Ok(Vec::new()) };
         let mut places = self.memento_places(resource)?;
         let facts = format!(
@@ -104,7 +105,7 @@ impl Reader {
         Ok(all.into_iter().map(|found| found.log).collect())
     }
 
-    fn resource_name(&self, resource: i64) -> Result<Option<(String, String)>> {
+    fn resource_name(&self, resource: NameId) -> Result<Option<(String, String)>> {
         resource_name(self.connection(), self.mapper(), resource)
     }
 
@@ -112,7 +113,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn versions_extension(&self, resource: i64) -> Result<String> {
+    pub fn versions_extension(&self, resource: NameId) -> Result<String> {
         Ok(self.resource_name(resource)?.map(|(name, _)| extension(&name).to_owned()).unwrap_or_default())
     }
 
@@ -120,12 +121,12 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn resource_uri(&self, resource: i64) -> Result<String> {
+    pub fn resource_uri(&self, resource: NameId) -> Result<String> {
         Ok(self.resource_name(resource)?.map(|(_, uri)| uri).unwrap_or_default())
     }
 
     /// The mementos of a resource by version, and whether their server said that they are no more.
-    fn memento_places(&self, resource: i64) -> Result<HashMap<VersionId, Vec<(String, bool)>>> {
+    fn memento_places(&self, resource: NameId) -> Result<HashMap<VersionId, Vec<(String, bool)>>> {
         let facts = "m.version, m.url, m.gone, m.negotiated";
         let mut statement = self.connection().prepare_cached(&format!(
             "{OWN} SELECT {facts} FROM own JOIN version v ON v.name = own.id AND v.until IS NOT NULL JOIN memento m ON m.version = v.id
@@ -159,7 +160,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn linked_from(&self, resource: i64, relation: &str) -> Result<Vec<String>> {
+    pub fn linked_from(&self, resource: NameId, relation: &str) -> Result<Vec<String>> {
         let mut statement = self.connection().prepare_cached(&format!(
             "{OWN} SELECT extra, begin, id FROM (
                  SELECT v.extra, v.begin, v.id FROM own JOIN name n ON n.id = own.id JOIN version v ON v.id = n.version

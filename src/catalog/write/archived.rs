@@ -4,6 +4,7 @@
 //! What the Source itself said of a resource stands. A memento of the same second or of the same bytes is another
 //! place for a version that is known; any other is a version of its own, between those that are known.
 
+use crate::catalog::model::ids::NameId;
 use crate::catalog::model::ids::SetId;
 use crate::catalog::model::ids::VersionId;
 use std::collections::HashMap;
@@ -93,7 +94,7 @@ pub(in crate::catalog) struct Known {
 
 impl Transaction<'_> {
     /// The versions of this name changed: what archives remember of its resource may lie elsewhere between them.
-    pub(in crate::catalog) fn history_changed(&mut self, name: i64) -> Result<()> {
+    pub(in crate::catalog) fn history_changed(&mut self, name: NameId) -> Result<()> {
         let any = match self.remembered.any {
             Some(any) => any,
             None => self
@@ -130,7 +131,7 @@ impl Transaction<'_> {
 
     /// A version of this name was in force in the past: for those who look at that time, and for the listing of
     /// its versions.
-    pub(in crate::catalog) fn lived(&mut self, name: i64, begin: i64, until: i64) -> Result<()> {
+    pub(in crate::catalog) fn lived(&mut self, name: NameId, begin: i64, until: i64) -> Result<()> {
         let parent = self.listing_changed(name)?;
         self.tree.span(parent, begin, until);
         self.tree.changes.from(begin);
@@ -141,7 +142,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn linked_beside(&mut self, directory: i64, record: &Record) -> Result<()> {
+    pub fn linked_beside(&mut self, directory: NameId, record: &Record) -> Result<()> {
         if record.mementos.is_empty() {
             return Ok(());
         }
@@ -152,7 +153,7 @@ impl Transaction<'_> {
     /// The other versions that the entry of a version links to.
     pub(in crate::catalog) fn linked(&mut self, version: Option<VersionId>, record: &Record) -> Result<()> {
         let Some(version) = version.filter(|_| !record.mementos.is_empty()) else { return Ok(()) };
-        let name: i64 = self
+        let name: NameId = self
             .connection()
             .prepare_cached("SELECT name FROM version WHERE id = ?1")?
             .query_row([version], |row| row.get(0))?;
@@ -184,7 +185,7 @@ impl Transaction<'_> {
     }
 
     /// Those of a few mementos whose URLs are not kept of a superseded version of the resource.
-    fn unknown_of_few(&self, resource: i64, linked: Vec<Memento>) -> Result<Vec<Memento>> {
+    fn unknown_of_few(&self, resource: NameId, linked: Vec<Memento>) -> Result<Vec<Memento>> {
         let mut known = self.connection().prepare_cached(&format!(
             "{OWN} SELECT EXISTS (SELECT 1 FROM own JOIN version v ON v.name = own.id AND v.until IS NOT NULL
              JOIN memento m ON m.version = v.id AND m.url = ?3)"
@@ -199,7 +200,7 @@ impl Transaction<'_> {
     }
 
     /// Which of these URLs are kept of superseded versions of the resource.
-    fn urls_of_past(&self, resource: i64, wanted: &HashSet<&str>) -> Result<HashSet<String>> {
+    fn urls_of_past(&self, resource: NameId, wanted: &HashSet<&str>) -> Result<HashSet<String>> {
         let mut statement = self.connection().prepare_cached(&format!(
             "{OWN} SELECT m.url FROM own JOIN version v ON v.name = own.id AND v.until IS NOT NULL
              JOIN memento m ON m.version = v.id"
@@ -211,7 +212,7 @@ impl Transaction<'_> {
 
     /// The same bytes in other words: where a version could be had that was never in force, the next can.
     pub(in crate::catalog) fn inherit_places(&self, before: VersionId, next: VersionId) -> Result<()> {
-        let (name, never_in_force): (i64, bool) = self
+        let (name, never_in_force): (NameId, bool) = self
             .connection()
             .prepare_cached("SELECT name, until <= begin FROM version WHERE id = ?1")?
             .query_row([before], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -239,7 +240,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn put_mementos(&mut self, resource: i64, told: &[Memento]) -> Result<()> {
+    pub fn put_mementos(&mut self, resource: NameId, told: &[Memento]) -> Result<()> {
         let mut known = self.versions_known(resource)?;
         let mut places = self.places_known(resource, &urls(told))?;
         let mut index = KnownIndex::new(&known);
@@ -284,16 +285,16 @@ impl Transaction<'_> {
     }
 
     /// The versions of this name are not what they were: for whoever lists them.
-    fn listing_changed(&self, name: i64) -> Result<i64> {
+    fn listing_changed(&self, name: NameId) -> Result<NameId> {
         Ok(self
             .connection()
             .prepare_cached("UPDATE name SET changed = ?2 WHERE id = ?1 RETURNING parent")?
-            .query_row([name, self.now], |row| row.get(0))?)
+            .query_row(params![name, self.now], |row| row.get(0))?)
     }
 
     /// How many places are kept of each version of a resource; and which versions these URLs have, by what is kept, and by
     /// what the versions' own entries link to. A Source can link to any number of other URLs: they take no memory.
-    fn places_known(&self, resource: i64, wanted: &HashSet<&str>) -> Result<Places> {
+    fn places_known(&self, resource: NameId, wanted: &HashSet<&str>) -> Result<Places> {
         let mut places = Places::default();
         let mut statement = self.connection().prepare_cached(&format!(
             "{OWN} SELECT m.url, m.version, m.datetime, m.gone FROM own JOIN version v ON v.name = own.id AND v.until IS NOT NULL
@@ -352,7 +353,7 @@ impl Transaction<'_> {
         Ok(rows > 0)
     }
 
-    fn insert_archived(&mut self, resource: i64, memento: &Memento) -> Result<VersionId> {
+    fn insert_archived(&mut self, resource: NameId, memento: &Memento) -> Result<VersionId> {
         let rset: SetId = self
             .connection()
             .prepare_cached("SELECT rset FROM name WHERE id = ?1")?
@@ -390,7 +391,7 @@ impl Transaction<'_> {
         Ok(id)
     }
 
-    fn versions_known(&self, resource: i64) -> Result<Vec<Known>> {
+    fn versions_known(&self, resource: NameId) -> Result<Vec<Known>> {
         const FACTS: &str = "v.id, v.begin, v.until, COALESCE(v.change, 0) >= 16, v.hashes,
              (SELECT CASE WHEN count(*) = count(m.sure) THEN max(m.sure) END FROM memento m WHERE m.version = v.id)";
         let mut statement = self.connection().prepare_cached(&format!(
@@ -415,7 +416,7 @@ impl Transaction<'_> {
     /// Says until when each version that only archives tell of was in force: until the next one, before the Source
     /// told of any; between two that were seen in what the Source says is one, the first. What was seen after all
     /// others, or while the Source had none, is of its second alone: the Source's own word goes on after it.
-    fn rearrange(&mut self, resource: i64) -> Result<()> {
+    fn rearrange(&mut self, resource: NameId) -> Result<()> {
         let mut known = self.versions_known(resource)?;
         if self.absorb(&known)? {
             known = self.versions_known(resource)?;
@@ -517,7 +518,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn put_timemap(&self, resource: i64, row: &TimeMapRow) -> Result<()> {
+    pub fn put_timemap(&self, resource: NameId, row: &TimeMapRow) -> Result<()> {
         self.connection()
             .prepare_cached(
                 "INSERT OR REPLACE INTO timemap (name, url, etag, last_modified, read) VALUES (?1, ?2, ?3, ?4, ?5)",

@@ -11,6 +11,7 @@
 //! an error ends the step anyway.
 
 use crate::catalog::model::ids::DocumentId;
+use crate::catalog::model::ids::NameId;
 use crate::catalog::model::ids::SetId;
 use std::sync::LazyLock;
 
@@ -34,7 +35,7 @@ static NAMES: LazyLock<Numbered> =
 #[derive(Default)]
 struct Run<'r> {
     /// 0 where none is known.
-    parent: i64,
+    parent: NameId,
     /// The last name there, those of the run counted.
     last: String,
     versions: Vec<NewVersion<'r>>,
@@ -49,7 +50,7 @@ impl Transaction<'_> {
     pub fn upsert_all(
         &mut self,
         rset: SetId,
-        directory: i64,
+        directory: NameId,
         document: DocumentId,
         records: &[Record],
     ) -> Result<Vec<Upserted>> {
@@ -63,7 +64,7 @@ impl Transaction<'_> {
                     self.write(&mut run, rset, document)?;
                     came.push(self.upsert(rset, directory, document, record)?);
                     run.parent = self.parent_of(directory, record);
-                    if run.parent != 0 {
+                    if run.parent != NameId::default() {
                         self.tree.last_names.of(&self.transaction, run.parent)?.clone_into(&mut run.last);
                     }
                 }
@@ -74,22 +75,21 @@ impl Transaction<'_> {
     }
 
     /// The directory of a resource, if it is the one that was walked to last; otherwise 0.
-    fn parent_of(&self, directory: i64, record: &Record) -> i64 {
-        self.tree.at(directory, record.path.above()).unwrap_or(0)
+    fn parent_of(&self, directory: NameId, record: &Record) -> NameId {
+        self.tree.at(directory, record.path.above()).unwrap_or_default()
     }
 
     /// The name of a resource that lies in the directory of the run, and after all that is there.
-    fn is_next<'r>(&self, directory: i64, record: &'r Record, run: &Run<'_>) -> Option<&'r str> {
+    fn is_next<'r>(&self, directory: NameId, record: &'r Record, run: &Run<'_>) -> Option<&'r str> {
         let name = record.path.leaf();
-        let is_last = run.parent != 0 && name > run.last.as_str() && !may_have_earlier_name(record);
+        let is_last = run.parent != NameId::default() && name > run.last.as_str() && !may_have_earlier_name(record);
         let is_new = is_last && record.mementos.is_empty() && self.filter.is_for_all();
         (is_new && self.tree.at(directory, record.path.above()) == Some(run.parent)).then_some(name)
     }
 
     fn add_to<'r>(&mut self, run: &mut Run<'r>, name: &str, record: &'r Record) -> Result<Upserted> {
         let media = self.media(record.media.as_deref())?;
-        let (id, version) = (self.tree.next_name, self.new_version());
-        self.tree.next_name += 1;
+        let (id, version) = (self.tree.new_name(), self.new_version());
         self.seen.insert(id);
         self.recent.add(record, version);
         self.tree.changes.name(directory_ino(run.parent), name);
@@ -107,7 +107,7 @@ impl Transaction<'_> {
         NAMES.write(
             &self.transaction,
             &run.versions,
-            |version| version.name,
+            |version| version.name.number(),
             |statement| {
                 statement.raw_bind_parameter(1, parent)?;
                 statement.raw_bind_parameter(2, rset)
@@ -295,7 +295,7 @@ mod tests {
     }
 
     /// A catalog, and its sets: the first two lie at the root, the third in a directory of its own.
-    fn catalog() -> (tempfile::TempDir, Writer, Vec<(SetId, i64)>) {
+    fn catalog() -> (tempfile::TempDir, Writer, Vec<(SetId, NameId)>) {
         let folder = tempfile::tempdir().unwrap();
         let mapper = Arc::new(Mapper::new("http://example.com/", false).unwrap());
         let mut writer = Writer::open(folder.path(), mapper).unwrap();

@@ -5,6 +5,7 @@
 //! which made the current version becomes history.
 
 use crate::catalog::model::ids::DocumentId;
+use crate::catalog::model::ids::NameId;
 use crate::catalog::model::ids::SetId;
 use crate::catalog::model::ids::VersionId;
 use rusqlite::OptionalExtension;
@@ -30,12 +31,12 @@ const MOST_AT_ONCE: u32 = 64;
 /// may have been the one and the other in turn, and its history lies with both.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::catalog) struct Names {
-    pub(in crate::catalog) own: i64,
-    pub(in crate::catalog) in_directory: i64,
+    pub(in crate::catalog) own: NameId,
+    pub(in crate::catalog) in_directory: NameId,
 }
 
 /// The names of a resource, and the one that has its current version, with that.
-pub(in crate::catalog) type Found = (Names, Option<(i64, VersionId)>);
+pub(in crate::catalog) type Found = (Names, Option<(NameId, VersionId)>);
 
 /// A superseded version that was current for some time.
 struct Lived {
@@ -85,7 +86,7 @@ impl Transaction<'_> {
     pub fn change(
         &mut self,
         rset: SetId,
-        directory: i64,
+        directory: NameId,
         record: &Record,
         how: How,
         fresh: VersionId,
@@ -104,7 +105,7 @@ impl Transaction<'_> {
     fn apply(
         &mut self,
         rset: SetId,
-        directory: i64,
+        directory: NameId,
         record: &Record,
         how: How,
         fresh: VersionId,
@@ -181,7 +182,7 @@ impl Transaction<'_> {
                 // What it is linked to may be something else.
                 self.connection()
                     .prepare_cached("UPDATE name SET changed = ?2 WHERE id = ?1")?
-                    .execute([name, self.now])?;
+                    .execute(params![name, self.now])?;
                 let (parent, leaf) = place(self.connection(), name)?;
                 self.tree.count(&self.transaction, parent, &leaf, 0)?;
                 self.judge(name)?;
@@ -253,7 +254,7 @@ impl Transaction<'_> {
     }
 
     /// The names of a resource that is, or was, in the tree; and which of them has its current version.
-    pub(in crate::catalog) fn resource(&mut self, directory: i64, record: &Record) -> Result<Option<Found>> {
+    pub(in crate::catalog) fn resource(&mut self, directory: NameId, record: &Record) -> Result<Option<Found>> {
         let Some(row) = self.find(directory, record)? else { return Ok(None) };
         let inner = self.child(row.id, SELF)?;
         let names = Names { own: row.id, in_directory: inner.map_or(row.id, |inner| inner.id) };
@@ -266,7 +267,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn began_before(&mut self, directory: i64, record: &Record) -> Result<bool> {
+    pub fn began_before(&mut self, directory: NameId, record: &Record) -> Result<bool> {
         let Some((_, Some((_, version)))) = self.resource(directory, record)? else { return Ok(false) };
         let begin: i64 = self
             .connection()
@@ -596,7 +597,7 @@ impl Transaction<'_> {
     /// # Errors
     /// If SQLite fails.
     pub fn comes_after(&mut self, version: VersionId, told: &[VersionId], later: bool) -> Result<Option<Moved>> {
-        let (name, begin): (i64, i64) = self
+        let (name, begin): (NameId, i64) = self
             .connection()
             .prepare_cached("SELECT name, begin FROM version WHERE id = ?1")?
             .query_row([version], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -648,7 +649,7 @@ impl Transaction<'_> {
     }
 
     /// The Source's own versions of a name that began at a moment, in their order; no more than one too many.
-    fn began_at_once(&self, name: i64, begin: i64) -> Result<Vec<AtOnce>> {
+    fn began_at_once(&self, name: NameId, begin: i64) -> Result<Vec<AtOnce>> {
         let mut statement = self.connection().prepare_cached(
             "SELECT id, hashes, until, gone IS NOT NULL FROM version
                  WHERE name = ?1 AND until IS NOT NULL AND begin = ?2 AND COALESCE(change, 0) < 16

@@ -1,5 +1,6 @@
 //! Facts about content: what has come into the store, what has left it, what was learnt of sizes.
 
+use crate::catalog::model::ids::NameId;
 use crate::catalog::model::ids::VersionId;
 use rusqlite::OptionalExtension;
 use rusqlite::params;
@@ -82,7 +83,7 @@ impl Transaction<'_> {
     /// # Errors
     /// If SQLite fails.
     pub fn supersede(&mut self, version: VersionId, content: Option<&Content>, now: Datetime) -> Result<bool> {
-        let row: Option<(i64, i64, String)> = self
+        let row: Option<(NameId, NameId, String)> = self
             .connection()
             .query_row(
                 "SELECT id, parent, name FROM name WHERE version = ?1 AND id = (SELECT name FROM version WHERE id = ?1)",
@@ -144,8 +145,9 @@ impl Transaction<'_> {
     /// verification.
     fn supersede_past(&mut self, version: VersionId, content: Option<&Content>, now: Datetime) -> Result<bool> {
         let known = VersionValues::load(self.connection(), version)?;
-        let may_go =
-            |known: &VersionValues| (known.settled || content.is_none()) && known.served.is_none() && known.name > 0;
+        let may_go = |known: &VersionValues| {
+            (known.settled || content.is_none()) && known.served.is_none() && known.name.number() > 0
+        };
         let Some(known) = known.filter(may_go) else { return Ok(false) };
         let (name, begin, Some(until)) = (known.name, known.begin, known.until) else { return Ok(false) };
         let next = self.new_version();
@@ -220,7 +222,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn pin(&self, name: i64) -> Result<()> {
+    pub fn pin(&self, name: NameId) -> Result<()> {
         self.connection().execute("INSERT OR IGNORE INTO pin (name) VALUES (?1)", [name])?;
         Ok(())
     }

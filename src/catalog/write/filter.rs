@@ -1,5 +1,6 @@
 //! Applies a filter to what is there.
 
+use crate::catalog::model::ids::NameId;
 use crate::catalog::model::ids::SetId;
 use rusqlite::params;
 
@@ -28,7 +29,7 @@ impl Transaction<'_> {
     }
 
     /// Whether the filter leaves a resource out that is called `name` in its directory. `directory` is its set's.
-    pub(in crate::catalog) fn leaves_out(&mut self, directory: i64, name: &str, record: &Record) -> Result<bool> {
+    pub(in crate::catalog) fn leaves_out(&mut self, directory: NameId, name: &str, record: &Record) -> Result<bool> {
         if self.filter.is_for_all() {
             return Ok(false);
         }
@@ -45,11 +46,12 @@ impl Transaction<'_> {
     }
 
     /// Shows a file, or leaves it out, by what its current version is.
-    pub(in crate::catalog) fn judge(&mut self, name: i64) -> Result<()> {
+    pub(in crate::catalog) fn judge(&mut self, name: NameId) -> Result<()> {
         if self.filter.is_for_all() {
             return Ok(());
         }
-        let Some(file) = self.files_from(name - 1, 1)?.pop().filter(|file| file.id == name && file.live) else {
+        let Some(file) = self.files_from(name.number() - 1, 1)?.pop().filter(|file| file.id == name && file.live)
+        else {
             return Ok(());
         };
         let left_out = self.is_left_out(&file)?;
@@ -78,8 +80,8 @@ impl Transaction<'_> {
     pub(in crate::catalog) fn show(
         &mut self,
         rset: SetId,
-        (parent, name): (i64, &str),
-        id: i64,
+        (parent, name): (NameId, &str),
+        id: NameId,
         left_out: bool,
     ) -> Result<()> {
         let before: i64 = self
@@ -97,7 +99,7 @@ impl Transaction<'_> {
     }
 
     /// Notes of a live file that it is left out, or is not any more.
-    pub(in crate::catalog) fn mark(&mut self, rset: SetId, parent: i64, id: i64, left_out: bool) -> Result<()> {
+    pub(in crate::catalog) fn mark(&mut self, rset: SetId, parent: NameId, id: NameId, left_out: bool) -> Result<()> {
         self.connection()
             .prepare_cached("UPDATE name SET hidden = ?2 WHERE id = ?1")?
             .execute(params![id, left_out])?;
@@ -105,7 +107,7 @@ impl Transaction<'_> {
     }
 
     /// So many more live files of a directory are left out.
-    pub(in crate::catalog) fn hide(&mut self, rset: SetId, parent: i64, count: i64) -> Result<()> {
+    pub(in crate::catalog) fn hide(&mut self, rset: SetId, parent: NameId, count: i64) -> Result<()> {
         self.tree.hide(&self.transaction, parent, count)?;
         *self.left_out.entry(rset).or_insert(0) += count;
         Ok(())
@@ -126,7 +128,7 @@ impl Transaction<'_> {
         loop {
             let page = self.files_from(after, PAGE)?;
             let Some(last) = page.last() else { break };
-            after = last.id;
+            after = last.id.number();
             for file in page {
                 let left_out = self.is_left_out(&file)?;
                 if file.live {
@@ -162,7 +164,7 @@ impl Transaction<'_> {
              WHERE n.id > ?1 AND n.live = 0 ORDER BY n.id LIMIT ?2",
         )?;
         let rows = statement.query_map(params![after, limit, SELF], |row| {
-            let (id, parent, name): (i64, i64, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            let (id, parent, name): (NameId, NameId, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
             Ok(File {
                 id,
                 parent,
@@ -181,10 +183,10 @@ impl Transaction<'_> {
 
 /// A name that is a file, or was one.
 pub(in crate::catalog) struct File {
-    id: i64,
-    parent: i64,
+    id: NameId,
+    parent: NameId,
     /// The number that its resource goes by.
-    resource: i64,
+    resource: NameId,
     name: String,
     rset: SetId,
     live: bool,
@@ -260,7 +262,7 @@ mod tests {
     }
 
     /// What a directory has, with all below it.
-    fn walk(writer: &Writer, directory: i64, at: &str, found: &mut BTreeSet<String>) {
+    fn walk(writer: &Writer, directory: NameId, at: &str, found: &mut BTreeSet<String>) {
         let mut below = Vec::new();
         writer
             .readers()
@@ -280,8 +282,8 @@ mod tests {
             match entry.node {
                 Node::File { .. } => drop(found.insert(path)),
                 Node::Directory { .. } => {
-                    assert_eq!(entry.node.ino(), directory_ino(entry.cookie));
-                    walk(writer, entry.cookie, &path, found);
+                    assert_eq!(entry.node.ino(), directory_ino(NameId::new(entry.cookie)));
+                    walk(writer, NameId::new(entry.cookie), &path, found);
                 }
             }
         }

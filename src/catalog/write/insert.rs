@@ -4,6 +4,7 @@
 //! a time with all of its columns ([`VersionValues`]).
 
 use crate::catalog::model::ids::DocumentId;
+use crate::catalog::model::ids::NameId;
 use crate::catalog::model::ids::VersionId;
 use std::sync::LazyLock;
 
@@ -141,7 +142,7 @@ impl Numbered {
 /// A version to be written.
 pub(in crate::catalog) struct NewVersion<'r> {
     pub(in crate::catalog) id: VersionId,
-    pub(in crate::catalog) name: i64,
+    pub(in crate::catalog) name: NameId,
     pub(in crate::catalog) record: &'r Record,
     pub(in crate::catalog) media: Option<i64>,
     /// The content of the version before it, and its size, where the bytes are the same.
@@ -199,7 +200,7 @@ pub(in crate::catalog) fn insert_versions(
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::catalog) struct VersionValues {
     pub(in crate::catalog) id: VersionId,
-    pub(in crate::catalog) name: i64,
+    pub(in crate::catalog) name: NameId,
     pub(in crate::catalog) document: DocumentId,
     pub(in crate::catalog) begin: i64,
     pub(in crate::catalog) until: Option<i64>,

@@ -1,5 +1,6 @@
 //! Members of packages: where in a package the content of a version lies, or a patch that makes it, and what was found of it.
 
+use crate::catalog::model::ids::NameId;
 use crate::catalog::model::ids::VersionId;
 use rusqlite::params;
 
@@ -127,7 +128,7 @@ impl Transaction<'_> {
     /// If SQLite fails.
     pub fn attach_to_listed(
         &mut self,
-        directory: i64,
+        directory: NameId,
         record: &Record,
         row: &MemberRow,
         length_suffices: bool,
@@ -171,7 +172,7 @@ impl Transaction<'_> {
     }
 
     /// The current version of the resource at the path of `record`.
-    fn current(&mut self, directory: i64, record: &Record) -> Result<Option<VersionId>> {
+    fn current(&mut self, directory: NameId, record: &Record) -> Result<Option<VersionId>> {
         match self.find(directory, record)? {
             None => Ok(None),
             Some(row) if row.version.is_some() => Ok(row.version),

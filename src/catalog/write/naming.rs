@@ -3,6 +3,7 @@
 use crate::catalog::db::naming::Named;
 use crate::catalog::db::tree::NameRow;
 use crate::catalog::error::CatalogError;
+use crate::catalog::model::ids::NameId;
 use crate::catalog::model::ids::SetId;
 use crate::catalog::model::record::Record;
 use crate::catalog::write::transaction::Transaction;
@@ -11,7 +12,7 @@ type Result<T> = std::result::Result<T, CatalogError>;
 
 impl Transaction<'_> {
     /// The row of the name that a resource has, or had, without making anything.
-    pub(in crate::catalog) fn find(&mut self, directory: i64, record: &Record) -> Result<Option<NameRow>> {
+    pub(in crate::catalog) fn find(&mut self, directory: NameId, record: &Record) -> Result<Option<NameRow>> {
         match self.tree.find(&self.transaction, directory, record.path.above())? {
             Some(parent) => Ok(Named::find(&self.transaction, parent, &record.path, &record.uri)?.row),
             None => Ok(None),
@@ -83,7 +84,7 @@ mod tests {
 
         /// The path of a resource, without a final `@self`.
         fn path(&self, uri: &str) -> Option<String> {
-            let path = self.writer.readers().ask(|reader| reader.path_of_uri(uri, 0)).unwrap()?;
+            let path = self.writer.readers().ask(|reader| reader.path_of_uri(uri, NameId::default())).unwrap()?;
             Some(path.strip_suffix("/@self").map(str::to_owned).unwrap_or(path))
         }
     }

@@ -4,6 +4,7 @@
 //! in force today is not touched but for when it began: neither names nor counts of the current tree change. A resource that is
 //! only of the past has a name without a current version, as one that was deleted has.
 
+use crate::catalog::model::ids::NameId;
 use crate::catalog::model::ids::SetId;
 use crate::catalog::model::ids::VersionId;
 use std::collections::HashMap;
@@ -43,14 +44,14 @@ const MAKING: i64 = 86_400_000_000_000;
 pub struct Past {
     rset: SetId,
     /// The set's.
-    directory: i64,
+    directory: NameId,
     snapshots: Vec<i64>,
     /// The resources that the list has which is being read.
     seen: Numbers,
     /// Moments of lists that are still to be read.
     expected: Vec<i64>,
     /// The moment that was come to, and the resources of which it was told that they came then.
-    came: (i64, HashSet<i64>),
+    came: (i64, HashSet<NameId>),
     /// How many versions became known.
     pub versions: u64,
     /// Whether anything changed that nobody was told of yet.
@@ -60,7 +61,7 @@ pub struct Past {
 impl Past {
     /// Begins with a set and its directory, and the moments of lists that are known.
     #[must_use]
-    pub fn new(rset: SetId, directory: i64, reach: &Reach) -> Self {
+    pub fn new(rset: SetId, directory: NameId, reach: &Reach) -> Self {
         let snapshots = reach.snapshots.iter().map(|at| at.nanos()).collect();
         Self {
             rset,
@@ -183,9 +184,9 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn absent_then(&mut self, past: &mut Past, at: Datetime, after: i64) -> Result<Option<i64>> {
+    pub fn absent_then(&mut self, past: &mut Past, at: Datetime, after: NameId) -> Result<Option<NameId>> {
         let moment = at.nanos();
-        let page: Vec<(i64, bool)> = self
+        let page: Vec<(NameId, bool)> = self
             .connection()
             .prepare_cached(
                 "SELECT n.id, EXISTS (SELECT 1 FROM version v WHERE v.id = n.version AND v.begin <= ?3)
@@ -458,7 +459,7 @@ impl Transaction<'_> {
     }
 
     /// A name in which something lay.
-    fn past_directory(&mut self, past: &Past, parent: i64, name: &str) -> Result<i64> {
+    fn past_directory(&mut self, past: &Past, parent: NameId, name: &str) -> Result<NameId> {
         let id = match Tree::row(&self.transaction, parent, name)? {
             None => self.tree.insert(&self.transaction, parent, name, past.rset, None, None)?,
             Some(row) => {
@@ -471,7 +472,7 @@ impl Transaction<'_> {
     }
 
     /// What is a file today, and was a directory, has its own history under `@self`, too.
-    fn parent_has_own(&mut self, past: &Past, parent: i64) -> Result<()> {
+    fn parent_has_own(&mut self, past: &Past, parent: NameId) -> Result<()> {
         let is_file: bool = self
             .connection()
             .prepare_cached("SELECT version IS NOT NULL FROM name WHERE id = ?1")?

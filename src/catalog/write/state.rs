@@ -1,5 +1,6 @@
 //! What a transaction remembers of what it did.
 
+use crate::catalog::model::ids::NameId;
 use crate::catalog::model::ids::VersionId;
 use std::collections::BTreeMap;
 use std::collections::HashMap;
@@ -14,9 +15,9 @@ use crate::catalog::model::record::Record;
 #[derive(Debug, Default)]
 pub(in crate::catalog) struct Remembered {
     pub(in crate::catalog) any: Option<bool>,
-    pub(in crate::catalog) names: HashSet<i64>,
+    pub(in crate::catalog) names: HashSet<NameId>,
     /// By resource, what entries link to that may not be known yet: all of a resource is compared with what is known at once.
-    pub(in crate::catalog) linked: BTreeMap<i64, Vec<Memento>>,
+    pub(in crate::catalog) linked: BTreeMap<NameId, Vec<Memento>>,
     /// How many these are.
     pub(in crate::catalog) count: usize,
 }

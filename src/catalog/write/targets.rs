@@ -4,6 +4,7 @@
 //! Rows are kept of current versions alone; a trigger removes those of a version that is superseded. So names that move,
 //! become directories or are hidden by a filter need nothing here.
 
+use crate::catalog::model::ids::NameId;
 use crate::catalog::model::ids::VersionId;
 use rusqlite::OptionalExtension as _;
 use rusqlite::params;
@@ -64,7 +65,7 @@ impl Transaction<'_> {
     /// A version that was not inserted as it is now, or whose entry is another: its targets are read from its entry again.
     pub(in crate::catalog) fn relink(&self, version: VersionId) -> Result<()> {
         self.connection().prepare_cached("DELETE FROM link WHERE version = ?1")?.execute(params![version])?;
-        let found: Option<(i64, String)> = self
+        let found: Option<(NameId, String)> = self
             .connection()
             .prepare_cached(
                 "SELECT name, extra FROM version WHERE id = ?1 AND until IS NULL AND name > 0 AND extra IS NOT NULL",

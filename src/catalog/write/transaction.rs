@@ -1,6 +1,7 @@
 //! A step of the writer that is not yet visible.
 
 use crate::catalog::model::ids::DocumentId;
+use crate::catalog::model::ids::NameId;
 use crate::catalog::model::ids::SetId;
 use crate::catalog::model::ids::VersionId;
 use std::borrow::Cow;
@@ -68,8 +69,8 @@ pub struct Unseen {
 
 /// A name that is to go.
 pub(in crate::catalog) struct Gone {
-    id: i64,
-    parent: i64,
+    id: NameId,
+    parent: NameId,
     name: String,
     version: VersionId,
 }
@@ -109,20 +110,20 @@ pub struct Transaction<'w> {
 
 /// A place in the tree for a resource.
 pub(in crate::catalog) struct Spot<'r> {
-    pub(in crate::catalog) parent: i64,
+    pub(in crate::catalog) parent: NameId,
     /// [`SELF`] in a directory of its own name.
     pub(in crate::catalog) name: Cow<'r, str>,
     pub(in crate::catalog) row: Option<NameRow>,
     pub(in crate::catalog) uri: Option<&'r str>,
     /// That of its set.
-    pub(in crate::catalog) directory: i64,
+    pub(in crate::catalog) directory: NameId,
 }
 
 impl<'w> Transaction<'w> {
     pub(in crate::catalog) fn new(
         transaction: rusqlite::Transaction<'w>,
         mapper: &'w Mapper,
-        next_name: i64,
+        next_name: NameId,
         next_version: VersionId,
         filter: Arc<Filter>,
         gate: Arc<Gate>,
@@ -154,7 +155,7 @@ impl<'w> Transaction<'w> {
     /// How many names the catalog has, those included that are not live any more.
     #[must_use]
     pub fn names_in_all(&self) -> u64 {
-        self.tree.next_name.unsigned_abs()
+        self.tree.next_name.number().unsigned_abs()
     }
 
     /// What this step brought into the tree, for the step that follows it at once.
@@ -173,7 +174,7 @@ impl<'w> Transaction<'w> {
     }
 
     /// The URI of a resource.
-    pub(in crate::catalog) fn uri_of_resource(&self, resource: i64) -> Result<String> {
+    pub(in crate::catalog) fn uri_of_resource(&self, resource: NameId) -> Result<String> {
         let found = resource_name(&self.transaction, self.mapper, resource)?;
         Ok(found.map(|(_, uri)| uri).unwrap_or_default())
     }
@@ -182,7 +183,13 @@ impl<'w> Transaction<'w> {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn upsert(&mut self, rset: SetId, directory: i64, document: DocumentId, record: &Record) -> Result<Upserted> {
+    pub fn upsert(
+        &mut self,
+        rset: SetId,
+        directory: NameId,
+        document: DocumentId,
+        record: &Record,
+    ) -> Result<Upserted> {
         let upserted = self.place(rset, directory, document, record)?;
         if upserted.outcome != Outcome::Repeated {
             self.linked(upserted.version, record)?;
@@ -190,7 +197,7 @@ impl<'w> Transaction<'w> {
         Ok(upserted)
     }
 
-    fn place(&mut self, rset: SetId, directory: i64, document: DocumentId, record: &Record) -> Result<Upserted> {
+    fn place(&mut self, rset: SetId, directory: NameId, document: DocumentId, record: &Record) -> Result<Upserted> {
         let spot = self.spot(rset, directory, record)?;
         if let Some(row) = spot.row {
             if !self.seen.insert(row.id) {
@@ -212,7 +219,12 @@ impl<'w> Transaction<'w> {
     }
 
     /// Where a resource lies in the tree; directories are made that are missing.
-    pub(in crate::catalog) fn spot<'r>(&mut self, rset: SetId, directory: i64, record: &'r Record) -> Result<Spot<'r>> {
+    pub(in crate::catalog) fn spot<'r>(
+        &mut self,
+        rset: SetId,
+        directory: NameId,
+        record: &'r Record,
+    ) -> Result<Spot<'r>> {
         let parent = self.directory(directory, record.path.above(), rset)?;
         let Named { name, row, uri } = Named::find(&self.transaction, parent, &record.path, &record.uri)?;
         Ok(match row {
@@ -277,7 +289,7 @@ impl<'w> Transaction<'w> {
     pub(in crate::catalog) fn succeed(
         &mut self,
         spot: &Spot<'_>,
-        (name, version): (i64, VersionId),
+        (name, version): (NameId, VersionId),
         document: DocumentId,
         record: &Record,
         heir_of: Option<VersionId>,
@@ -309,7 +321,7 @@ impl<'w> Transaction<'w> {
 
     /// Sees to it that the next version of a resource begins when those before it have ended, under whichever of its names
     /// they are: only of a change that gave its own time is that believed, whatever was thought of others.
-    fn in_order<'r>(&self, names: (i64, i64), record: &'r Record, how: How) -> Result<Cow<'r, Record>> {
+    fn in_order<'r>(&self, names: (NameId, NameId), record: &'r Record, how: How) -> Result<Cow<'r, Record>> {
         if how.is_exact() {
             self.cut(names, record.begin)?;
             return Ok(Cow::Borrowed(record));
@@ -322,7 +334,7 @@ impl<'w> Transaction<'w> {
     }
 
     /// Ends, at a moment at which another one began, whatever versions of these names had ended after it.
-    pub(in crate::catalog) fn cut(&self, names: (i64, i64), moment: Datetime) -> Result<()> {
+    pub(in crate::catalog) fn cut(&self, names: (NameId, NameId), moment: Datetime) -> Result<()> {
         self.transaction
             .prepare_cached(
                 "UPDATE version SET until = max(begin, ?3) WHERE name IN (?1, ?2) AND until > ?3 AND COALESCE(change, 0) < 16",
@@ -350,8 +362,8 @@ impl<'w> Transaction<'w> {
     pub(in crate::catalog) fn vanish(
         &mut self,
         rset: SetId,
-        (parent, name): (i64, &str),
-        (id, version): (i64, VersionId),
+        (parent, name): (NameId, &str),
+        (id, version): (NameId, VersionId),
         at: Datetime,
         how: How,
     ) -> Result<()> {
@@ -374,7 +386,7 @@ impl<'w> Transaction<'w> {
         let hidden: i64 = self
             .transaction
             .prepare_cached("UPDATE name SET version = NULL, changed = ?2 WHERE id = ?1 RETURNING hidden")?
-            .query_row([id, self.now], |row| row.get(0))?;
+            .query_row(params![id, self.now], |row| row.get(0))?;
         self.history_changed(id)?;
         // Where it began later than that, it begins then.
         self.tree.span(parent, until, until);
@@ -393,18 +405,18 @@ impl<'w> Transaction<'w> {
     }
 
     /// What is in a directory under a name.
-    pub(in crate::catalog) fn child(&self, directory: i64, name: &str) -> Result<Option<NameRow>> {
+    pub(in crate::catalog) fn child(&self, directory: NameId, name: &str) -> Result<Option<NameRow>> {
         Tree::row(&self.transaction, directory, name)
     }
 
     /// Whether a change took the resource of a spot away after the snapshot of what is being read.
-    fn went_later(&self, spot: &Spot<'_>, id: i64) -> Result<bool> {
+    fn went_later(&self, spot: &Spot<'_>, id: NameId) -> Result<bool> {
         let Some(snapshot) = self.snapshot else { return Ok(false) };
         went_later(&self.transaction, self.names(spot, id)?, snapshot)
     }
 
     /// The name of a spot, and the other one that its resource may have been under.
-    fn names(&self, spot: &Spot<'_>, id: i64) -> Result<(i64, i64)> {
+    fn names(&self, spot: &Spot<'_>, id: NameId) -> Result<(NameId, NameId)> {
         let other = match &*spot.name {
             SELF => Some(spot.parent),
             _ => self.child(id, SELF)?.map(|inner| inner.id),
@@ -428,9 +440,9 @@ impl<'w> Transaction<'w> {
         Ok(one > NOBODY && is_one(one) != is_one(other))
     }
 
-    fn directory(&mut self, root: i64, names: &[String], rset: SetId) -> Result<i64> {
+    fn directory(&mut self, root: NameId, names: &[String], rset: SetId) -> Result<NameId> {
         let (transaction, mapper) = (&self.transaction, self.mapper);
-        let mut uri_of = |name: i64| {
+        let mut uri_of = |name: NameId| {
             let uri: Option<String> = transaction
                 .prepare_cached("SELECT uri FROM name WHERE id = ?1")?
                 .query_row([name], |row| row.get(0))?;
@@ -452,7 +464,7 @@ impl<'w> Transaction<'w> {
     fn update(
         &mut self,
         spot: &Spot<'_>,
-        id: i64,
+        id: NameId,
         version: VersionId,
         document: DocumentId,
         record: &Record,
@@ -546,7 +558,7 @@ impl<'w> Transaction<'w> {
     /// Makes a version. It takes over the content of `heir_of`, unless its record lists another length.
     pub(in crate::catalog) fn insert_version(
         &mut self,
-        name: i64,
+        name: NameId,
         document: DocumentId,
         record: &Record,
         heir_of: Option<VersionId>,
@@ -656,7 +668,7 @@ impl<'w> Transaction<'w> {
             statement.query(params![rset, kinds, !self.kept.is_empty(), at, How::LISTED, seen, NOBODY, SELF])?;
         let mut doubtful = 0;
         while let Some(row) = rows.next()? {
-            let id: i64 = row.get(0)?;
+            let id: NameId = row.get(0)?;
             let document: Option<DocumentId> = row.get(4)?;
             if self.seen.contains(id) || document.is_some_and(|document| self.kept.contains(&document)) {
                 continue;

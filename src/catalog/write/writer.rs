@@ -1,5 +1,6 @@
 //! The one writer.
 
+use crate::catalog::model::ids::NameId;
 use crate::catalog::model::ids::PackageId;
 use crate::catalog::model::ids::SetId;
 use crate::catalog::model::ids::VersionId;
@@ -134,7 +135,7 @@ impl Writer {
         self.connection.pragma_update(None, "synchronous", if durable { "FULL" } else { "NORMAL" })?;
         let number =
             |key| -> Result<i64> { Ok(meta(&self.connection, key)?.and_then(|value| value.parse().ok()).unwrap_or(8)) };
-        let (next_name, next_version) = (number("next_name")?, VersionId::new(number("next_version")?));
+        let (next_name, next_version) = (NameId::new(number("next_name")?), VersionId::new(number("next_version")?));
         let transaction = self.connection.unchecked_transaction()?;
         let (filter, gate) = (Arc::clone(&self.filter), Arc::clone(&self.gate));
         Ok(Transaction::new(transaction, &self.mapper, next_name, next_version, filter, gate))
@@ -240,7 +241,7 @@ impl Writer {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn names_that_may_be_pinned(&self, of: &Evictable) -> Result<Vec<i64>> {
+    pub fn names_that_may_be_pinned(&self, of: &Evictable) -> Result<Vec<NameId>> {
         let question = match of.stored {
             Stored::Object(_) => "SELECT DISTINCT name FROM version WHERE object = ?1 AND EXISTS (SELECT 1 FROM pin)",
             Stored::Package(_) => {

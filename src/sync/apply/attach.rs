@@ -3,6 +3,7 @@
 //! A member is given to a version only where both say the same of it; what does not fit is gathered, and told
 //! of once for the package.
 
+use crate::catalog::NameId;
 use crate::catalog::VersionId;
 use std::sync::Arc;
 
@@ -212,7 +213,7 @@ impl Attacher {
     fn give_listed(
         &mut self,
         transaction: &mut Transaction<'_>,
-        directory: i64,
+        directory: NameId,
         entry: &Entry,
         record: &Record,
         length_suffices: bool,
@@ -265,7 +266,7 @@ pub(in crate::sync) fn beside_list(
     transaction: &mut Transaction<'_>,
     mapper: &Mapper,
     status: &Status,
-    directory: i64,
+    directory: NameId,
     document: &Spooled,
     length_suffices: bool,
 ) -> Result<Option<NewMembers>, CatalogError> {

@@ -3,6 +3,7 @@
 //! Lists cut time into windows, and so does the beginning of each document of changes: what happened in a window is gone through
 //! before anything that happened later, whichever documents tell of it.
 
+use crate::catalog::NameId;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -377,7 +378,7 @@ impl<'e> ArchiveImporter<'e> {
 
     /// What a complete list does not have was not there.
     async fn absent(&mut self, at: Datetime) -> Result<(), SyncError> {
-        let mut after = Some(0);
+        let mut after = Some(NameId::default());
         while let Some(last) = after
             && let Some(mut past) = self.past.take()
         {

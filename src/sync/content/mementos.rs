@@ -4,6 +4,7 @@
 //! One asking at a time for a resource; who waits, waits no longer than `timeout`, and the asking goes on for the
 //! next who looks. What was asked is not asked again for a while, be it that the answer was no.
 
+use crate::catalog::NameId;
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
@@ -94,7 +95,7 @@ impl Outcome {
 }
 
 /// What is asked for: all versions of a resource, or the one of a moment.
-type Question = (i64, Option<i64>);
+type Question = (NameId, Option<i64>);
 
 /// Asks for versions.
 #[derive(Debug)]
@@ -103,7 +104,7 @@ pub(in crate::sync) struct History {
     outcomes: Mutex<LruCache<Question, Outcome>>,
     under_way: Mutex<HashMap<Question, watch::Receiver<()>>>,
     /// What the heads of resources said of their versions, and until when that holds.
-    learnt: Mutex<LruCache<i64, (Instant, OwnLinks)>>,
+    learnt: Mutex<LruCache<NameId, (Instant, OwnLinks)>>,
     silent: Silent,
 }
 
@@ -145,7 +146,7 @@ impl History {
         })
     }
 
-    pub(in crate::sync) fn asked(&self, resource: i64) -> Asked {
+    pub(in crate::sync) fn asked(&self, resource: NameId) -> Asked {
         let Some(outcome) = self.outcome((resource, None)) else {
             let trouble = self.context.config.offline.then(|| "the mount is offline".to_owned());
             return Asked { trouble, ..Asked::default() };
@@ -164,7 +165,7 @@ impl History {
     /// itself is asked, if this `learns`. Returns within the timeout; false if the Source could not be asked.
     pub(in crate::sync) async fn bring(
         self: &Arc<Self>,
-        resource: i64,
+        resource: NameId,
         moment: Option<Datetime>,
         learns: bool,
     ) -> bool {
@@ -195,7 +196,7 @@ impl History {
     }
 
     /// Whether a version is known that was in force at a moment.
-    fn covers(&self, resource: i64, moment: Datetime) -> bool {
+    fn covers(&self, resource: NameId, moment: Datetime) -> bool {
         let known = self.context.readers.ask(|reader| {
             let Some(version) = reader.version_at(resource, moment)? else { return Ok(false) };
             let versions = reader.versions_of(resource)?;
@@ -256,7 +257,7 @@ impl History {
         locked(&self.outcomes).put(question, outcome);
     }
 
-    fn links(&self, resource: i64) -> Result<Links, SyncError> {
+    fn links(&self, resource: NameId) -> Result<Links, SyncError> {
         let (uri, maps, gates) = self.context.readers.ask(|reader| {
             let maps = reader.linked_from(resource, "timemap")?;
             Ok((reader.resource_uri(resource)?, maps, reader.linked_from(resource, "timegate")?))
@@ -285,7 +286,7 @@ impl History {
     }
 
     /// Learns from the head of a resource where its versions are.
-    async fn learn(&self, resource: i64, uri: &str, within: Duration) -> Result<OwnLinks, Failed> {
+    async fn learn(&self, resource: NameId, uri: &str, within: Duration) -> Result<OwnLinks, Failed> {
         let asked = self.silent.ask(uri, versions::own_links(&self.context.client, uri, within)).await;
         let (holds, mut own) = match &asked {
             Ok(own) => (LEARNT, own.clone()),
@@ -318,7 +319,7 @@ impl History {
     }
 
     /// Reads the TimeMaps of a resource; where it has none but a TimeGate, those that this one names.
-    async fn ask_maps(&self, resource: i64, links: &Links, within: Duration) -> Result<(), Failed> {
+    async fn ask_maps(&self, resource: NameId, links: &Links, within: Duration) -> Result<(), Failed> {
         let mut maps = links.maps.clone();
         let mut troubles = Vec::new();
         if maps.is_empty() {
@@ -346,7 +347,7 @@ impl History {
 
     async fn read_map(
         &self,
-        resource: i64,
+        resource: NameId,
         url: &str,
         known: Option<&TimeMapRow>,
         within: Duration,
@@ -382,7 +383,13 @@ impl History {
     }
 
     /// Asks the TimeGates of a resource what was in force at a moment.
-    async fn ask_gates(&self, resource: i64, links: &Links, moment: Datetime, within: Duration) -> Result<(), Failed> {
+    async fn ask_gates(
+        &self,
+        resource: NameId,
+        links: &Links,
+        moment: Datetime,
+        within: Duration,
+    ) -> Result<(), Failed> {
         let mut troubles = Vec::new();
         for gate in &links.gates {
             let asking = versions::ask_timegate(&self.context.client, gate, Some(moment), within);
@@ -412,7 +419,7 @@ impl History {
         Failed::all(troubles)
     }
 
-    async fn keep(&self, resource: i64, told: Vec<Memento>, row: Option<TimeMapRow>) -> Result<(), String> {
+    async fn keep(&self, resource: NameId, told: Vec<Memento>, row: Option<TimeMapRow>) -> Result<(), String> {
         if told.is_empty() && row.is_none() {
             return Ok(());
         }

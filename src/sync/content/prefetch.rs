@@ -1,5 +1,6 @@
 //! Content that is fetched before anybody reads it.
 
+use crate::catalog::NameId;
 use crate::catalog::VersionId;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,7 +27,7 @@ impl Contents {
     /// Fetches what is at or below a name.
     pub(in crate::sync) async fn fetch_below(
         self: &Arc<Self>,
-        name: i64,
+        name: NameId,
         tell: impl FnMut(u64, u64, u64) + Send,
     ) -> Result<(), SyncError> {
         let mut there = Vec::new();
@@ -39,7 +40,7 @@ impl Contents {
     /// Fetches the versions of a resource that can be had.
     pub(in crate::sync) async fn fetch_versions(
         self: &Arc<Self>,
-        resource: i64,
+        resource: NameId,
         tell: impl FnMut(u64, u64, u64) + Send,
     ) -> Result<(), SyncError> {
         let versions = self.context.readers.ask(|reader| reader.versions_of(resource))?;

@@ -1,6 +1,7 @@
 //! Archives compared with a model: which versions were current, and how they are laid out in directories.
 
 use crate::catalog::model::ids::DocumentId;
+use crate::catalog::model::ids::NameId;
 use crate::catalog::model::ids::SetId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -69,7 +70,7 @@ fn layout(
         .collect()
 }
 
-fn walk(writer: &Writer, directory: i64, moment: i64, at: &str, found: &mut BTreeSet<(String, u64)>) {
+fn walk(writer: &Writer, directory: NameId, moment: i64, at: &str, found: &mut BTreeSet<(String, u64)>) {
     let mut below = Vec::new();
     let list = |reader: &Reader| {
         reader.list_at(directory, moment, None, |entry| {
@@ -84,7 +85,7 @@ fn walk(writer: &Writer, directory: i64, moment: i64, at: &str, found: &mut BTre
         let path = if at.is_empty() { entry.name.clone() } else { format!("{at}/{}", entry.name) };
         match entry.node {
             Node::File { size, .. } => drop(found.insert((path, size.unwrap()))),
-            Node::Directory { .. } => walk(writer, entry.cookie, moment, &path, found),
+            Node::Directory { .. } => walk(writer, NameId::new(entry.cookie), moment, &path, found),
         }
     }
 }
@@ -143,7 +144,7 @@ proptest! {
                 for (path, facts) in truth(&history, moment) {
                     transaction.listed_then(&mut past, at, &record(&mapper, path, facts)).unwrap();
                 }
-                let mut after = Some(0);
+                let mut after = Some(NameId::default());
                 while let Some(last) = after {
                     after = transaction.absent_then(&mut past, at, last).unwrap();
                 }
@@ -204,7 +205,7 @@ fn what_a_filter_leaves_out_of_the_past_stays_left_out_when_a_file_becomes_a_dir
     for (path, facts) in truth(&history, 1) {
         transaction.listed_then(&mut past, at, &record(&mapper, path, facts)).unwrap();
     }
-    let mut after = Some(0);
+    let mut after = Some(NameId::default());
     while let Some(last) = after {
         after = transaction.absent_then(&mut past, at, last).unwrap();
     }
