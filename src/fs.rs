@@ -81,7 +81,7 @@ use crate::store::Body;
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
     /// When what is known was had, or ceased to be fresh, in nanoseconds; 0 if nothing was asked.
-    pub as_of: i64,
+    pub as_of: Datetime,
     /// When it was had last.
     pub when: Option<Datetime>,
     /// Why it could not be had last.

@@ -1,7 +1,7 @@
 //! The database file: its schema, its lock, its connections, and what both readers and the writer know of its tables.
 //!
 //! Layout; a line uses only those above it, `model` and `error`:
-//! - `columns`, `lock`, `meta`, `names`, `snapshots`, `writeback`, `last_names`
+//! - `columns`, `lock`, `meta`, `names`, `snapshots`, `writeback`, `last_names`, `values`
 //! - `tree`
 //! - `naming`, `schema`
 //! - `pool`
@@ -16,4 +16,5 @@ pub(super) mod pool;
 pub(super) mod schema;
 pub(super) mod snapshots;
 pub(super) mod tree;
+mod values;
 pub(super) mod writeback;

@@ -1,7 +1,8 @@
 //! What the catalog holds, as values: no SQL, and no connection.
 //!
 //! Layout; a line uses only those above it, and `document`, `path` and `bounds`:
-//! - `integers`, `inode`, `collection`, `links`, `members`, `mementos`, `packages`, `reach`, `rows`, `targets`, `validators`
+//! - `collection`, `ids`, `integers`, `mementos`, `targets`, `validators`
+//! - `inode`, `links`, `members`, `packages`, `reach`, `rows`
 //! - `origin`, `record`
 //! - `channels`, `feeds`, `filter`, `nodes`, `same_bytes`, `snapshot`, `version_log`
 //! - `timeline`

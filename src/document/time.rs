@@ -7,7 +7,7 @@ use jiff::{Timestamp, civil, tz};
 use thiserror::Error;
 
 /// A moment: nanoseconds since 1970-01-01T00:00:00Z, between the years 1678 and 2261.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Datetime(i64);
 
 /// Why a text is no W3C datetime.
@@ -27,6 +27,13 @@ pub enum Forgiven {
 }
 
 impl Datetime {
+    /// Before all others.
+    pub const MIN: Self = Self(i64::MIN);
+    /// After all others.
+    pub const MAX: Self = Self(i64::MAX);
+    /// 1970-01-01T00:00:00Z.
+    pub const EPOCH: Self = Self(0);
+
     /// The moment that lies `nanos` nanoseconds after the epoch.
     #[must_use]
     pub fn from_nanos(nanos: i64) -> Self {
@@ -37,6 +44,12 @@ impl Datetime {
     #[must_use]
     pub fn nanos(self) -> i64 {
         self.0
+    }
+
+    /// So many nanoseconds later, or the last time that there is.
+    #[must_use]
+    pub fn plus_nanos(self, nanos: i64) -> Self {
+        Self(self.0.saturating_add(nanos))
     }
 
     /// Whether it lies more than so much after another.

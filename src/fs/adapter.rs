@@ -1,5 +1,6 @@
 //! fuser's callbacks: what the kernel asks becomes a request to the tree, and its answer a reply.
 
+use crate::document::Datetime;
 use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -117,7 +118,7 @@ fn reply_entry(found: Option<Entry>, owner: Owner, generation: Generation, reply
         Some(Entry { attributes, attributes_ttl, name_ttl }) => {
             reply.entry_with_ttls(&attributes_ttl, &name_ttl, &owner.attributes(&attributes), generation);
         }
-        None => reply.entry(&UNLIMITED, &owner.attributes(&Attributes::file(0, 0, 0)), Generation(0)),
+        None => reply.entry(&UNLIMITED, &owner.attributes(&Attributes::file(0, Datetime::EPOCH, 0)), Generation(0)),
     }
 }
 

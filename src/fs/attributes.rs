@@ -36,18 +36,18 @@ pub struct Attributes {
 
 impl Attributes {
     /// Of a directory whose names last changed at this time, in nanoseconds.
-    pub(super) fn directory(ino: u64, changed: i64) -> Self {
-        Self { ino, kind: FileType::Directory, size: 0, mtime: Datetime::from_nanos(changed) }
+    pub(super) fn directory(ino: u64, changed: Datetime) -> Self {
+        Self { ino, kind: FileType::Directory, size: 0, mtime: changed }
     }
 
     /// Of a file.
-    pub(super) fn file(ino: u64, mtime: i64, size: u64) -> Self {
-        Self { ino, kind: FileType::Regular, size, mtime: Datetime::from_nanos(mtime) }
+    pub(super) fn file(ino: u64, mtime: Datetime, size: u64) -> Self {
+        Self { ino, kind: FileType::Regular, size, mtime }
     }
 
     /// Of a symbolic link to a target of so many bytes.
-    pub(super) fn symlink(ino: u64, mtime: i64, size: u64) -> Self {
-        Self { ino, kind: FileType::Symlink, size, mtime: Datetime::from_nanos(mtime) }
+    pub(super) fn symlink(ino: u64, mtime: Datetime, size: u64) -> Self {
+        Self { ino, kind: FileType::Symlink, size, mtime }
     }
 
     /// Of a node of the catalog.

@@ -20,7 +20,7 @@ pub(super) const DIRECTORY_INO: u64 = 1 << 62;
 
 /// The attributes of that directory.
 pub(super) fn directory() -> Attributes {
-    Attributes::directory(DIRECTORY_INO, 0)
+    Attributes::directory(DIRECTORY_INO, Datetime::EPOCH)
 }
 
 /// The files that the kernel knows of.
@@ -58,9 +58,9 @@ pub(super) enum Made {
     /// A file that is as old as the look at it.
     Now,
     /// A file of this time.
-    File(i64),
+    File(Datetime),
     /// A symbolic link of this time.
-    Link(i64),
+    Link(Datetime),
 }
 
 impl Made {
@@ -69,7 +69,7 @@ impl Made {
         match self {
             Self::Link(mtime) => Attributes::symlink(ino, mtime, size),
             Self::File(mtime) => Attributes::file(ino, mtime, size),
-            Self::Now => Attributes::file(ino, Datetime::now().nanos(), size),
+            Self::Now => Attributes::file(ino, Datetime::now(), size),
         }
     }
 }
@@ -111,7 +111,7 @@ impl Snapshots {
     }
 
     /// Keeps the target of a symbolic link of this time in the same way.
-    pub(super) fn add_link(&self, target: Vec<u8>, mtime: i64) -> Attributes {
+    pub(super) fn add_link(&self, target: Vec<u8>, mtime: Datetime) -> Attributes {
         self.keep(target, Made::Link(mtime), None)
     }
 

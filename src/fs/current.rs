@@ -7,6 +7,7 @@ use super::{control, versions};
 use crate::catalog::NameId;
 use crate::catalog::VersionId;
 use crate::catalog::{CatalogError, DirEntry, Inode, Node, ROOT, Reader, directory_ino};
+use crate::document::Datetime;
 
 /// The cookies of the directories in the root that are not the Source's.
 const CONTROL: u64 = 3;
@@ -34,11 +35,11 @@ pub(super) fn list<S: Sink>(
     visible: bool,
     sink: &mut S,
 ) -> Result<Vec<VersionId>, CatalogError> {
-    let missing = Node::Directory { ino: directory_ino(directory), changed: 0 };
+    let missing = Node::Directory { ino: directory_ino(directory), changed: Datetime::EPOCH };
     let node = |directory| Ok::<_, CatalogError>(reader.node(Inode::Directory(directory))?.unwrap_or(missing));
     let (own, parent) = (node(directory)?, node(reader.parent(directory)?.unwrap_or(ROOT))?);
-    let control = Node::Directory { ino: control::DIRECTORY_INO, changed: 0 };
-    let versions = Node::Directory { ino: versions_ino(ROOT), changed: 0 };
+    let control = Node::Directory { ino: control::DIRECTORY_INO, changed: Datetime::EPOCH };
+    let versions = Node::Directory { ino: versions_ino(ROOT), changed: Datetime::EPOCH };
     let fixed = [
         (DOT, ".", own, true),
         (DOT_DOT, "..", parent, true),

@@ -4,6 +4,7 @@
 //! under a number of its own. Files are versions, wherever they lie.
 
 use crate::catalog::NameId;
+use crate::document::Datetime;
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Mutex, PoisonError};
@@ -94,12 +95,12 @@ pub struct Moments(Mutex<Inner>);
 struct Inner {
     known: HashMap<u32, Known>,
     /// The number that a moment has now.
-    numbers: HashMap<i64, u32>,
+    numbers: HashMap<Datetime, u32>,
 }
 
 #[derive(Debug)]
 struct Known {
-    moment: i64,
+    moment: Datetime,
     /// How often the kernel was given each of its directories.
     given: HashMap<NameId, u64>,
 }
@@ -111,7 +112,7 @@ impl Moments {
 
     /// The number of a moment, in nanoseconds; none if the kernel knows of too many. Its root is given to the kernel,
     /// and kept until that forgets it.
-    pub(super) fn number(&self, moment: i64) -> Option<u32> {
+    pub(super) fn number(&self, moment: Datetime) -> Option<u32> {
         self.with(|inner| {
             if let Some(number) = inner.numbers.get(&moment).copied() {
                 inner.given(number, ROOT);
@@ -131,7 +132,7 @@ impl Moments {
         })
     }
 
-    pub(super) fn moment(&self, number: u32) -> Option<i64> {
+    pub(super) fn moment(&self, number: u32) -> Option<Datetime> {
         self.with(|inner| inner.known.get(&number).map(|known| known.moment))
     }
 
@@ -159,7 +160,7 @@ impl Moments {
     }
 
     /// The directories that the kernel knows of the trees of the moments from this one on.
-    pub(super) fn since(&self, moment: i64) -> Vec<u64> {
+    pub(super) fn since(&self, moment: Datetime) -> Vec<u64> {
         self.with(|inner| {
             let later = inner.known.iter().filter(|(_, known)| known.moment >= moment);
             later.flat_map(|(number, known)| known.given.keys().map(|name| moment_ino(*number, *name))).collect()
@@ -200,16 +201,19 @@ mod tests {
     #[test]
     fn a_moment_keeps_its_number_until_all_of_it_is_forgotten() {
         let moments = Moments::default();
-        let first = moments.number(100).unwrap();
-        assert_eq!(moments.number(100), Some(first));
+        let first = moments.number(Datetime::from_nanos(100)).unwrap();
+        assert_eq!(moments.number(Datetime::from_nanos(100)), Some(first));
         moments.given(first, NameId::new(77));
-        assert_eq!(moments.since(101), Vec::<u64>::new());
-        let mut known = moments.since(100);
+        assert_eq!(moments.since(Datetime::from_nanos(101)), Vec::<u64>::new());
+        let mut known = moments.since(Datetime::from_nanos(100));
         known.sort_unstable();
         assert_eq!(known, [moment_ino(first, ROOT), moment_ino(first, NameId::new(77))]);
         moments.forget(first, ROOT, 2);
-        assert_eq!((moments.moment(first), moments.since(0)), (Some(100), vec![moment_ino(first, NameId::new(77))]));
+        assert_eq!(
+            (moments.moment(first), moments.since(Datetime::from_nanos(0))),
+            (Some(Datetime::from_nanos(100)), vec![moment_ino(first, NameId::new(77))])
+        );
         moments.forget(first, NameId::new(77), 1);
-        assert_eq!((moments.moment(first), moments.since(0)), (None, Vec::new()));
+        assert_eq!((moments.moment(first), moments.since(Datetime::from_nanos(0))), (None, Vec::new()));
     }
 }

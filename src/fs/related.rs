@@ -43,8 +43,8 @@ impl Collections {
         self.changed.store(Datetime::now().nanos(), Ordering::Release);
     }
 
-    fn changed(&self) -> i64 {
-        self.changed.load(Ordering::Acquire)
+    fn changed(&self) -> Datetime {
+        Datetime::from_nanos(self.changed.load(Ordering::Acquire))
     }
 }
 
@@ -157,10 +157,10 @@ impl Relations {
 
     /// Lists a directory of `links`.
     pub(super) fn list<S: Sink>(&self, directory: NameId, offset: u64, mut sink: S) {
-        let own = Attributes::directory(links_ino(directory), 0);
+        let own = Attributes::directory(links_ino(directory), Datetime::EPOCH);
         let parent = || {
             let parent = self.ask(|reader| reader.parent(directory))?;
-            Ok(parent.map_or(control::directory(), |parent| Attributes::directory(links_ino(parent), 0)))
+            Ok(parent.map_or(control::directory(), |parent| Attributes::directory(links_ino(parent), Datetime::EPOCH)))
         };
         let listed = add_dots(&mut sink, offset, &own, parent).and_then(|has_room| match has_room {
             false => Ok(()),
@@ -199,7 +199,7 @@ impl Relations {
 
     /// The attributes of `uris`.
     pub(super) fn uris() -> Attributes {
-        Attributes::directory(URIS, 0)
+        Attributes::directory(URIS, Datetime::EPOCH)
     }
 
     /// Looks a resource up by a URI in which slashes are written as `%2F` and percent signs as `%25`.
@@ -214,7 +214,7 @@ impl Relations {
             None => self.ask(|reader| reader.canonical(&uri)?.map(|name| reader.tree_path(name)).transpose())?,
             found => found,
         };
-        Ok(self.made(name, target(2, &found.ok_or(FsError::NotFound)?), Made::Link(0)))
+        Ok(self.made(name, target(2, &found.ok_or(FsError::NotFound)?), Made::Link(Datetime::EPOCH)))
     }
 
     /// Lists nothing: a resource is found there by its URI alone.
@@ -225,10 +225,10 @@ impl Relations {
 
     /// Lists all collections, or the members of one.
     pub(super) fn list_members<S: Sink>(&self, number: u64, offset: u64, mut sink: S) {
-        let own = Attributes::directory(collection_ino(number), 0);
+        let own = Attributes::directory(collection_ino(number), Datetime::EPOCH);
         let parent = match number {
             ALL => control::directory(),
-            _ => Attributes::directory(collection_ino(ALL), 0),
+            _ => Attributes::directory(collection_ino(ALL), Datetime::EPOCH),
         };
         let listed = add_dots(&mut sink, offset, &own, || Ok(parent)).and_then(|has_room| {
             if !has_room {
@@ -257,7 +257,7 @@ impl Relations {
 /// What a name in `links` is.
 enum Found {
     Directory(NameId),
-    Link { uri: String, to: Option<String>, path: String, changed: i64 },
+    Link { uri: String, to: Option<String>, path: String, changed: Datetime },
 }
 
 fn find_in_links(reader: &Reader, directory: NameId, name: &str) -> Result<Option<Found>, CatalogError> {
@@ -276,7 +276,7 @@ fn list_links<S: Sink>(reader: &Reader, directory: NameId, offset: u64, sink: &m
     let after = i64::try_from(offset.saturating_sub(2)).unwrap_or(i64::MAX);
     let Some(version) = shown.version else {
         return reader.list(directory, (offset > 2).then_some(after), |entry| {
-            let attributes = Attributes::directory(links_ino(NameId::new(entry.cookie)), 0);
+            let attributes = Attributes::directory(links_ino(NameId::new(entry.cookie)), Datetime::EPOCH);
             sink.add(entry.cookie.unsigned_abs() + 2, &entry.name, &attributes, UNCACHED)
         });
     };
@@ -295,7 +295,11 @@ fn list_links<S: Sink>(reader: &Reader, directory: NameId, offset: u64, sink: &m
 fn listed_only(is_link: bool, index: u64) -> Attributes {
     // A number is never of two types.
     let ino = |bit: u64| control::DIRECTORY_INO + (1 << bit) + index;
-    if is_link { Attributes::symlink(ino(60), 0, 0) } else { Attributes::file(ino(59), 0, 0) }
+    if is_link {
+        Attributes::symlink(ino(60), Datetime::EPOCH, 0)
+    } else {
+        Attributes::file(ino(59), Datetime::EPOCH, 0)
+    }
 }
 
 /// The number of a collection, as the catalog has it.

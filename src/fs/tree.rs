@@ -4,6 +4,7 @@
 //! Source, or would take a dispatch thread too long, is answered later, from another thread.
 
 use crate::catalog::VersionId;
+use crate::document::Datetime;
 use std::sync::Arc;
 
 use super::answer::Answer;
@@ -105,7 +106,7 @@ impl Tree {
                 Ok(Entry::unlimited(control::directory())).into()
             }
             Some(Place::Tree(Inode::Directory(ROOT))) if name == versions::DIRECTORY => {
-                Ok(Entry::with_uncached_attributes(Attributes::directory(versions_ino(ROOT), 0))).into()
+                Ok(Entry::with_uncached_attributes(Attributes::directory(versions_ino(ROOT), Datetime::EPOCH))).into()
             }
             Some(Place::Tree(inode)) => return self.ask(|reader| current::lookup(reader, inode, name)).into(),
             Some(Place::Made) => self.lookup_made(name),
@@ -131,7 +132,7 @@ impl Tree {
     fn lookup_made(&self, name: &str) -> Answer<Entry> {
         match name {
             "." => Ok(Entry::unlimited(control::directory())).into(),
-            ".." => Ok(Entry::unlimited(Attributes::directory(ROOT_INO, 0))).into(),
+            ".." => Ok(Entry::unlimited(Attributes::directory(ROOT_INO, Datetime::EPOCH))).into(),
             related::LINKS => self.relate(|relations| relations.directory(ROOT)).map(Entry::uncached),
             related::COLLECTIONS => self.relate(|relations| relations.collection(related::ALL)).map(Entry::uncached),
             related::BY_URI => Ok(Entry::uncached(Relations::uris())).into(),
@@ -293,13 +294,13 @@ fn list_control<S: Sink>(offset: u64, sink: &mut S) {
     // `uris` is not listed: what is there is found by its URI alone.
     let fixed = [
         (".", control::directory()),
-        ("..", Attributes::directory(ROOT_INO, 0)),
-        (related::LINKS, Attributes::directory(links_ino(ROOT), 0)),
-        (related::COLLECTIONS, Attributes::directory(collection_ino(related::ALL), 0)),
+        ("..", Attributes::directory(ROOT_INO, Datetime::EPOCH)),
+        (related::LINKS, Attributes::directory(links_ino(ROOT), Datetime::EPOCH)),
+        (related::COLLECTIONS, Attributes::directory(collection_ino(related::ALL), Datetime::EPOCH)),
     ];
     let files = control::FILES.iter().zip(1..).map(|(name, number)| {
         // Made for the listing, it would count as looked up.
-        (*name, Attributes::file(control::DIRECTORY_INO + (1 << 61) + number, 0, 0))
+        (*name, Attributes::file(control::DIRECTORY_INO + (1 << 61) + number, Datetime::EPOCH, 0))
     });
     let (dots, directories) = fixed.split_at(2);
     let all = dots.iter().copied().chain(files).chain(directories.iter().copied());

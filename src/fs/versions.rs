@@ -38,7 +38,7 @@ const BRIEFLY: Duration = Duration::from_secs(5);
 /// The versions of a resource as they were known at a time.
 struct History {
     /// When they changed last.
-    changed: i64,
+    changed: Datetime,
     /// The newest first.
     versions: Vec<VersionLog>,
     /// Places among them of those that can be had, in the order of their ranks.
@@ -61,7 +61,7 @@ enum Found {
     /// The version whose file has this name.
     Version(Node, String),
     /// A symbolic link to this name, with the time of what it names.
-    Link(i64, String),
+    Link(Datetime, String),
 }
 
 impl Versions {
@@ -107,7 +107,9 @@ impl Versions {
     pub(super) fn lookup_in_versions(self: &Arc<Self>, directory: NameId, name: &str) -> Answer<Entry> {
         match name {
             "." => return self.entry_of_directory(directory).into(),
-            ".." if directory == ROOT => return Ok(Entry::unlimited(Attributes::directory(ROOT_INO, 0))).into(),
+            ".." if directory == ROOT => {
+                return Ok(Entry::unlimited(Attributes::directory(ROOT_INO, Datetime::EPOCH))).into();
+            }
             ".." => {
                 let parent = self.ask(|reader| Ok(reader.parent(directory)?.unwrap_or(ROOT)));
                 return parent.and_then(|parent| self.entry_of_directory(parent)).into();
@@ -126,7 +128,7 @@ impl Versions {
         Ok(Entry::with_uncached_attributes(self.directory(name)?))
     }
 
-    fn link(&self, target: String, mtime: i64) -> Entry {
+    fn link(&self, target: String, mtime: Datetime) -> Entry {
         Entry::with_uncached_name(self.snapshots.add_link(target.into_bytes(), mtime))
     }
 
@@ -136,10 +138,10 @@ impl Versions {
         let moment = spelled.ok_or(FsError::NotFound)?;
         let own = format!("{AT}{}", moment.basic(true));
         if own != name {
-            return Ok(self.link(own, moment.nanos()));
+            return Ok(self.link(own, moment));
         }
-        let number = self.moments.number(moment.nanos()).ok_or(FsError::TooManySnapshots)?;
-        Ok(Entry::unlimited(Attributes::directory(moment_ino(number, ROOT), moment.nanos())))
+        let number = self.moments.number(moment).ok_or(FsError::TooManySnapshots)?;
+        Ok(Entry::unlimited(Attributes::directory(moment_ino(number, ROOT), moment)))
     }
 
     /// A version by the name of its file, or by any moment at which it was in force. Where names lie below the
@@ -254,12 +256,18 @@ impl Versions {
                     Err(error) => Err(error),
                 });
             };
-            own.contents.history(resource, Some(Datetime::from_nanos(moment)), Box::new(answered));
+            own.contents.history(resource, Some(moment), Box::new(answered));
         })
     }
 
     /// What a name was at a moment, now that the versions of its resource are known.
-    fn find_at(&self, directory: NameId, name: &str, moment: i64, resource: NameId) -> Result<Option<Node>, FsError> {
+    fn find_at(
+        &self,
+        directory: NameId,
+        name: &str,
+        moment: Datetime,
+        resource: NameId,
+    ) -> Result<Option<Node>, FsError> {
         self.ask(|reader| match reader.lookup_at(directory, name, moment)? {
             // What lies below it may have been there: that is asked for by its own name.
             None if name != SELF && reader.ever(resource)?.is_directory => {
@@ -374,7 +382,12 @@ impl Versions {
             false => Ok(()),
             true => self.ask(|reader| {
                 reader.list_ever(directory, after(offset), |id, name| {
-                    sink.add(id.number().unsigned_abs(), name, &Attributes::directory(versions_ino(id), 0), UNCACHED)
+                    sink.add(
+                        id.number().unsigned_abs(),
+                        name,
+                        &Attributes::directory(versions_ino(id), Datetime::EPOCH),
+                        UNCACHED,
+                    )
                 })
             }),
         });
@@ -382,9 +395,9 @@ impl Versions {
     }
 
     fn add_dots<S: Sink>(&self, sink: &mut S, directory: NameId, offset: u64) -> Result<bool, FsError> {
-        add_dots(sink, offset, &Attributes::directory(versions_ino(directory), 0), || {
+        add_dots(sink, offset, &Attributes::directory(versions_ino(directory), Datetime::EPOCH), || {
             let parent = self.ask(|reader| reader.parent(directory))?;
-            Ok(Attributes::directory(parent.map_or(ROOT_INO, versions_ino), 0))
+            Ok(Attributes::directory(parent.map_or(ROOT_INO, versions_ino), Datetime::EPOCH))
         })
     }
 }

@@ -120,8 +120,8 @@ pub(super) fn of_history(reader: &Reader, resource: NameId, asked: &Asked) -> Re
 }
 
 /// Of a directory of the tree as of a moment.
-pub(super) fn of_moment(moment: Option<i64>) -> Attributes {
-    let moment = moment.map(|moment| Datetime::from_nanos(moment).to_string());
+pub(super) fn of_moment(moment: Option<Datetime>) -> Attributes {
+    let moment = moment.map(|moment| moment.to_string());
     fitting(moment.map(|moment| (format!("{OURS}datetime"), moment)).into_iter().collect())
 }
 

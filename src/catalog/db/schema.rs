@@ -563,7 +563,7 @@ mod tests {
             let mut names = Vec::new();
             readers
                 .ask(|reader| {
-                    reader.list_at(directory, moment, None, |entry| {
+                    reader.list_at(directory, crate::document::Datetime::from_nanos(moment), None, |entry| {
                         names.push(entry.name);
                         true
                     })

@@ -3,6 +3,7 @@
 use crate::catalog::model::ids::NameId;
 use crate::catalog::model::ids::SetId;
 use crate::catalog::model::ids::VersionId;
+use crate::document::Datetime;
 use std::collections::BTreeSet;
 use std::collections::HashMap;
 
@@ -48,7 +49,7 @@ pub(in crate::catalog) struct Tree {
     /// changed.
     deltas: HashMap<NameId, (i64, i64)>,
     /// By directory: since when, and until when, there were versions in it that this transaction knows of.
-    spans: HashMap<NameId, (i64, i64)>,
+    spans: HashMap<NameId, (Datetime, Datetime)>,
     /// The directories of the last path that was walked, and of the last that was only looked for.
     chain: Chain,
     looked: Chain,
@@ -65,7 +66,7 @@ pub(in crate::catalog) struct Tree {
     pub(in crate::catalog) last_names: LastNames,
     pub(in crate::catalog) next_name: NameId,
     /// When the step was begun, by our clock.
-    now: i64,
+    now: Datetime,
     pub(in crate::catalog) changes: Changes,
 }
 
@@ -129,8 +130,8 @@ fn rename(connection: &Connection, (name, current): (NameId, VersionId), to: Nam
 pub(in crate::catalog) fn widen(
     connection: &Connection,
     directory: NameId,
-    born: i64,
-    died: i64,
+    born: Datetime,
+    died: Datetime,
 ) -> rusqlite::Result<()> {
     let mut statement = connection.prepare_cached(
         "UPDATE name SET born = min(COALESCE(born, ?2), ?2), died = max(COALESCE(died, ?3), ?3)
@@ -151,7 +152,7 @@ const MOST_DELTAS: usize = 200_000;
 
 impl Tree {
     /// The tree as the rows have it; `next_name` is the first number not yet used.
-    pub(in crate::catalog) fn new(next_name: NameId, now: i64) -> Self {
+    pub(in crate::catalog) fn new(next_name: NameId, now: Datetime) -> Self {
         Self { next_name, now, ..Self::default() }
     }
 
@@ -270,7 +271,7 @@ impl Tree {
             None => self.insert(connection, id, SELF, rset, Some(uri), Some(version))?,
         };
         rename(connection, (id, version), moved)?;
-        let (born, died): (i64, i64) = connection
+        let (born, died): (Datetime, Datetime) = connection
             .prepare_cached(
                 "SELECT min(v.begin, COALESCE((SELECT min(begin) FROM version WHERE name = ?1 AND until IS NOT NULL), v.begin)),
                         COALESCE(max(COALESCE(v.until, p.until), COALESCE(p.until, v.until)), v.begin)
@@ -323,8 +324,8 @@ impl Tree {
     }
 
     /// In this directory there were versions from `born` on, and none that is not live from `died` on.
-    pub(in crate::catalog) fn span(&mut self, directory: NameId, born: i64, died: i64) {
-        let span = self.spans.entry(directory).or_insert((i64::MAX, i64::MIN));
+    pub(in crate::catalog) fn span(&mut self, directory: NameId, born: Datetime, died: Datetime) {
+        let span = self.spans.entry(directory).or_insert((Datetime::MAX, Datetime::MIN));
         *span = (span.0.min(born), span.1.max(died));
     }
 
@@ -387,7 +388,7 @@ impl Tree {
     }
 
     /// Writes the counts, up to the root; `now` becomes the time of each directory that changed.
-    pub(in crate::catalog) fn settle(&mut self, connection: &Connection, now: i64) -> Result<()> {
+    pub(in crate::catalog) fn settle(&mut self, connection: &Connection, now: Datetime) -> Result<()> {
         self.settle_spans(connection)?;
         let mut update = connection.prepare_cached(
             "UPDATE name SET live = live + ?2, hidden = hidden + ?4, changed = max(changed, ?3) WHERE id = ?1

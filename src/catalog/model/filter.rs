@@ -58,7 +58,7 @@ pub(in crate::catalog) struct Seen<'r> {
     pub(in crate::catalog) path: &'r str,
     pub(in crate::catalog) media: Option<&'r str>,
     /// In nanoseconds.
-    pub(in crate::catalog) modified: i64,
+    pub(in crate::catalog) modified: Datetime,
     pub(in crate::catalog) extra: Option<&'r str>,
     /// What links are relative to.
     pub(in crate::catalog) uri: &'r str,
@@ -102,7 +102,7 @@ impl Filter {
         (include.is_empty() || self.include.is_match(seen.path))
             && !self.exclude.is_match(seen.path)
             && (types.is_empty() || seen.media.is_some_and(|media| types.iter().any(|kind| is_of_type(media, kind))))
-            && newer.is_none_or(|newer| seen.modified >= newer.nanos())
+            && newer.is_none_or(|newer| seen.modified >= newer)
             && (collections.is_empty() || is_member(seen, collections))
     }
 }

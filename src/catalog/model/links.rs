@@ -2,6 +2,7 @@
 
 use crate::catalog::model::ids::NameId;
 use crate::catalog::model::ids::VersionId;
+use crate::document::Datetime;
 
 /// A name of the current tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,7 +12,7 @@ pub struct Shown {
     /// The version that it shows, if it is a file.
     pub version: Option<VersionId>,
     /// When it changed last, by our clock, in nanoseconds.
-    pub changed: i64,
+    pub changed: Datetime,
 }
 
 /// A link of a resource.

@@ -15,14 +15,14 @@ pub enum Node {
         /// Its inode number.
         ino: u64,
         /// When its names last changed, in nanoseconds.
-        changed: i64,
+        changed: Datetime,
     },
     /// A version of a resource.
     File {
         /// Its inode number.
         ino: u64,
         /// Nanoseconds.
-        mtime: i64,
+        mtime: Datetime,
         /// Bytes; `None` where the Source did not say and nobody asked yet.
         size: Option<u64>,
     },

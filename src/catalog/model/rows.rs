@@ -21,7 +21,7 @@ pub struct Changes {
     /// Whether more names changed than are worth telling one by one.
     pub too_many: bool,
     /// The tree of moments from this one on, in nanoseconds, is not what it was.
-    pub since: Option<i64>,
+    pub since: Option<Datetime>,
 }
 
 impl Changes {
@@ -40,7 +40,7 @@ impl Changes {
     }
 
     /// The tree of this moment, and of those after it, is another.
-    pub(in crate::catalog) fn from(&mut self, moment: i64) {
+    pub(in crate::catalog) fn from(&mut self, moment: Datetime) {
         self.since = Some(self.since.map_or(moment, |since| since.min(moment)));
     }
 
@@ -216,7 +216,7 @@ pub struct Evictable {
     /// Its number in the catalog.
     pub id: i64,
     /// When it was last read, in nanoseconds.
-    pub used: i64,
+    pub used: Datetime,
     /// Bytes.
     pub size: u64,
 }

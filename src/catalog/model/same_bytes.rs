@@ -1,27 +1,29 @@
 //! Whether two documents speak of the same bytes.
 
-use crate::catalog::model::integers::signed;
 use crate::catalog::model::record::Record;
+use crate::document::Datetime;
 use crate::document::Hashes;
 
 /// What a document says of the bytes of a resource.
 pub(in crate::catalog) struct Listed<'h> {
-    pub(in crate::catalog) modified: Option<i64>,
+    pub(in crate::catalog) modified: Option<Datetime>,
     pub(in crate::catalog) size: Option<u64>,
     pub(in crate::catalog) hashes: &'h Hashes,
 }
 
 impl<'h> Listed<'h> {
     pub(in crate::catalog) fn of(record: &'h Record) -> Self {
-        let modified = (record.dated == 1).then(|| record.mtime.nanos());
+        let modified = (record.dated == 1).then_some(record.mtime);
         Self { modified, size: record.size, hashes: &record.hashes }
     }
 
     /// Whether two documents speak of the same bytes, as far as both say something: a hash decides, else
     /// length and time, and where they have nothing in common, nobody knows.
     pub(in crate::catalog) fn compared_with(&self, other: &Listed<'_>) -> Sameness {
-        let differ = |one: Option<i64>, other: Option<i64>| one.zip(other).map(|(one, other)| one != other);
-        let sizes_differ = differ(self.size.map(signed), other.size.map(signed));
+        fn differ<T: PartialEq>(one: Option<T>, other: Option<T>) -> Option<bool> {
+            one.zip(other).map(|(one, other)| one != other)
+        }
+        let sizes_differ = differ(self.size, other.size);
         let common: Vec<bool> =
             self.hashes.iter().filter_map(|hash| other.hashes.get(hash.algorithm()).map(|same| same == hash)).collect();
         let times_differ = differ(self.modified, other.modified);
@@ -64,15 +66,43 @@ mod tests {
         for (first, second, same) in [
             (facts(None, None, &none), facts(None, None, &none), Sameness::No),
             (facts(None, None, &one), facts(None, None, &one), Sameness::Same),
-            (facts(Some(1), Some(5), &one), facts(Some(2), Some(5), &one), Sameness::Same),
-            (facts(Some(1), Some(5), &one), facts(Some(1), Some(6), &one), Sameness::No),
-            (facts(Some(1), Some(5), &one), facts(Some(1), Some(5), &other), Sameness::No),
-            (facts(Some(1), Some(5), &one), facts(Some(1), Some(5), &stronger), Sameness::Same),
+            (
+                facts(Some(Datetime::from_nanos(1)), Some(5), &one),
+                facts(Some(Datetime::from_nanos(2)), Some(5), &one),
+                Sameness::Same,
+            ),
+            (
+                facts(Some(Datetime::from_nanos(1)), Some(5), &one),
+                facts(Some(Datetime::from_nanos(1)), Some(6), &one),
+                Sameness::No,
+            ),
+            (
+                facts(Some(Datetime::from_nanos(1)), Some(5), &one),
+                facts(Some(Datetime::from_nanos(1)), Some(5), &other),
+                Sameness::No,
+            ),
+            (
+                facts(Some(Datetime::from_nanos(1)), Some(5), &one),
+                facts(Some(Datetime::from_nanos(1)), Some(5), &stronger),
+                Sameness::Same,
+            ),
             (facts(None, None, &one), facts(None, None, &stronger), Sameness::No),
-            (facts(Some(1), None, &none), facts(Some(1), None, &none), Sameness::Same),
-            (facts(Some(1), Some(5), &none), facts(Some(2), Some(5), &none), Sameness::No),
-            (facts(Some(1), Some(5), &none), facts(Some(1), Some(6), &none), Sameness::No),
-            (facts(None, Some(5), &none), facts(Some(1), Some(5), &none), Sameness::InLength),
+            (
+                facts(Some(Datetime::from_nanos(1)), None, &none),
+                facts(Some(Datetime::from_nanos(1)), None, &none),
+                Sameness::Same,
+            ),
+            (
+                facts(Some(Datetime::from_nanos(1)), Some(5), &none),
+                facts(Some(Datetime::from_nanos(2)), Some(5), &none),
+                Sameness::No,
+            ),
+            (
+                facts(Some(Datetime::from_nanos(1)), Some(5), &none),
+                facts(Some(Datetime::from_nanos(1)), Some(6), &none),
+                Sameness::No,
+            ),
+            (facts(None, Some(5), &none), facts(Some(Datetime::from_nanos(1)), Some(5), &none), Sameness::InLength),
         ] {
             assert_eq!(first.compared_with(&second), same);
             assert_eq!(second.compared_with(&first), same);

@@ -7,9 +7,9 @@ use crate::document::Datetime;
 #[derive(Clone, Copy, Debug)]
 pub struct Snapshot {
     /// By the clock of the Source: changes with a time from then on are newer.
-    at: i64,
+    at: Datetime,
     /// By our clock: changes of these kinds that were seen for the first time from then on are newer.
-    seen: i64,
+    seen: Datetime,
     /// The number below which the kinds of those changes are: without a time, or all of them.
     kinds: i64,
 }
@@ -25,9 +25,8 @@ impl Snapshot {
     /// That of a list of this `at`, an earlier edition of which was read at `listed`, by our clock.
     #[must_use]
     pub fn new(at: Datetime, listed: Option<Datetime>) -> Self {
-        let at = at.nanos();
-        let is_comparable = listed.is_some_and(|listed| at >= listed.nanos().saturating_sub(Self::LONGEST));
-        let seen = if is_comparable { at.saturating_add(Self::SECOND) } else { i64::MAX };
+        let is_comparable = listed.is_some_and(|listed| at >= listed.plus_nanos(-Self::LONGEST));
+        let seen = if is_comparable { at.plus_nanos(Self::SECOND) } else { Datetime::MAX };
         Self { at, seen, kinds: How::DATED }
     }
 
@@ -36,22 +35,22 @@ impl Snapshot {
     #[must_use]
     pub fn begun_after(begun: Option<Datetime>) -> Self {
         match begun {
-            Some(begun) => Self { at: i64::MAX, seen: begun.nanos(), kinds: How::LISTED },
-            None => Self { at: i64::MIN, seen: i64::MAX, kinds: How::DATED },
+            Some(begun) => Self { at: Datetime::MAX, seen: begun, kinds: How::LISTED },
+            None => Self { at: Datetime::MIN, seen: Datetime::MAX, kinds: How::DATED },
         }
     }
 
     /// The earliest moment at which a list was begun that has changed since it was read then.
     #[must_use]
     pub fn earliest(read: Datetime) -> Datetime {
-        Datetime::from_nanos(read.nanos().saturating_sub(Self::TO_WRITE))
+        read.plus_nanos(-Self::TO_WRITE)
     }
 
-    pub(in crate::catalog) fn at(self) -> i64 {
+    pub(in crate::catalog) fn at(self) -> Datetime {
         self.at
     }
 
-    pub(in crate::catalog) fn seen(self) -> i64 {
+    pub(in crate::catalog) fn seen(self) -> Datetime {
         self.seen
     }
 
@@ -61,7 +60,7 @@ impl Snapshot {
 
     /// Whether a version is newer that a change brought: `begin` is when it began, `seen` when the change was first seen, if it
     /// is of one of the kinds.
-    pub(in crate::catalog) fn is_before(self, begin: i64, seen: Option<i64>) -> bool {
+    pub(in crate::catalog) fn is_before(self, begin: Datetime, seen: Option<Datetime>) -> bool {
         begin >= self.at || seen >= Some(self.seen)
     }
 }

@@ -15,13 +15,14 @@ use crate::catalog::model::ids::VersionId;
 use crate::catalog::model::origin::How;
 use crate::catalog::model::same_bytes::{Listed, Sameness};
 use crate::document::Change;
+use crate::document::Datetime;
 use crate::document::Hashes;
 
 /// What is known of the bytes of a version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::catalog) struct Facts {
     /// In nanoseconds, if a `lastmod` says so.
-    pub(in crate::catalog) modified: Option<i64>,
+    pub(in crate::catalog) modified: Option<Datetime>,
     /// Bytes.
     pub(in crate::catalog) size: Option<u64>,
     pub(in crate::catalog) hashes: Hashes,
@@ -53,9 +54,9 @@ pub(in crate::catalog) enum Origin {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::catalog) struct Span {
     pub(in crate::catalog) origin: Origin,
-    pub(in crate::catalog) begin: i64,
+    pub(in crate::catalog) begin: Datetime,
     /// None: it is.
-    pub(in crate::catalog) until: Option<i64>,
+    pub(in crate::catalog) until: Option<Datetime>,
     /// How it came, if anything tells.
     pub(in crate::catalog) how: Option<How>,
     /// How its resource went when it ended, if it did.
@@ -68,8 +69,8 @@ impl Span {
         self.how.is_some_and(How::is_exact)
     }
 
-    fn end(&self) -> i64 {
-        self.until.unwrap_or(i64::MAX)
+    fn end(&self) -> Datetime {
+        self.until.unwrap_or(Datetime::MAX)
     }
 
     fn was_in_force(&self) -> bool {
@@ -83,25 +84,25 @@ pub(in crate::catalog) struct Timeline<'s> {
     /// By their beginning.
     pub(in crate::catalog) spans: Vec<Span>,
     /// The moments at which complete lists were made that are known here, ascending.
-    snapshots: &'s [i64],
+    snapshots: &'s [Datetime],
 }
 
 impl<'s> Timeline<'s> {
     /// `spans` are in their order.
-    pub(in crate::catalog) fn new(spans: Vec<Span>, snapshots: &'s [i64]) -> Self {
+    pub(in crate::catalog) fn new(spans: Vec<Span>, snapshots: &'s [Datetime]) -> Self {
         Self { spans, snapshots }
     }
 
-    pub(in crate::catalog) fn in_force(&self, moment: i64) -> Option<usize> {
+    pub(in crate::catalog) fn in_force(&self, moment: Datetime) -> Option<usize> {
         self.spans.iter().rposition(|span| span.begin <= moment && moment < span.end())
     }
 
-    fn next(&self, moment: i64) -> Option<usize> {
+    fn next(&self, moment: Datetime) -> Option<usize> {
         self.spans.iter().position(|span| span.begin > moment && span.was_in_force())
     }
 
     /// The last one that ended when another began, at this moment, without its resource having gone.
-    fn before(&self, begin: i64, other: usize) -> Option<usize> {
+    fn before(&self, begin: Datetime, other: usize) -> Option<usize> {
         let ends = |(index, span): (usize, &Span)| {
             index != other && span.until == Some(begin) && span.gone.is_none() && span.was_in_force()
         };
@@ -109,29 +110,29 @@ impl<'s> Timeline<'s> {
     }
 
     /// The last list of a time.
-    fn last_list(&self, from: i64, until: i64) -> Option<i64> {
+    fn last_list(&self, from: Datetime, until: Datetime) -> Option<Datetime> {
         let end = self.snapshots.partition_point(|at| *at < until);
         self.snapshots[..end].last().copied().filter(|at| *at >= from)
     }
 
     /// The first list after a moment, and before another one.
-    fn next_list(&self, after: i64, until: i64) -> Option<i64> {
+    fn next_list(&self, after: Datetime, until: Datetime) -> Option<Datetime> {
         let begin = self.snapshots.partition_point(|at| *at <= after);
         self.snapshots.get(begin).copied().filter(|at| *at < until)
     }
 
     /// Whether it is known that a version was in force before a moment: it came then, or was listed.
-    fn was_before(&self, index: usize, moment: i64) -> bool {
+    fn was_before(&self, index: usize, moment: Datetime) -> bool {
         let span = &self.spans[index];
         span.is_exact() || self.last_list(span.begin, moment).is_some()
     }
 
     /// When a version began which is listed at `at`, and says that it did so at `claim`: it was not there when the last list
     /// before that was made, nor while others were, but for one that gives way to it.
-    fn began(&self, at: i64, claim: i64, after: i64, gives_way: Option<usize>) -> i64 {
-        let listed_before = self.last_list(i64::MIN, at).map_or(i64::MIN, |list| list.saturating_add(1));
+    fn began(&self, at: Datetime, claim: Datetime, after: Datetime, gives_way: Option<usize>) -> Datetime {
+        let listed_before = self.last_list(Datetime::MIN, at).map_or(Datetime::MIN, |list| list.plus_nanos(1));
         let others = self.spans.iter().enumerate().filter(|(index, _)| Some(*index) != gives_way);
-        let ended_before = others.map(|(_, span)| span.end()).filter(|end| *end <= at).max().unwrap_or(i64::MIN);
+        let ended_before = others.map(|(_, span)| span.end()).filter(|end| *end <= at).max().unwrap_or(Datetime::MIN);
         if claim <= at && claim >= listed_before.max(ended_before).max(after) { claim } else { at }
     }
 
@@ -140,12 +141,12 @@ impl<'s> Timeline<'s> {
         self.spans.insert(place, span);
     }
 
-    fn told(&mut self, begin: i64, until: Option<i64>, how: Option<How>, gone: Option<How>, facts: &Facts) {
+    fn told(&mut self, begin: Datetime, until: Option<Datetime>, how: Option<How>, gone: Option<How>, facts: &Facts) {
         self.put(Span { origin: Origin::Told, begin, until, how, gone, facts: facts.clone() });
     }
 
     /// What is in force twice, and was not in between: until `until`, and again from `begin` on.
-    fn split(&mut self, index: usize, until: i64, gone: Option<How>, begin: i64) {
+    fn split(&mut self, index: usize, until: Datetime, gone: Option<How>, begin: Datetime) {
         let span = &mut self.spans[index];
         let Origin::Row(row) = span.origin else { return };
         let again = Some(How::listed(if gone.is_some() { Change::Created } else { Change::Updated }));
@@ -164,7 +165,7 @@ impl<'s> Timeline<'s> {
     }
 
     /// It began later than was thought; the one before it ended at `ended`.
-    fn begins_later(&mut self, index: usize, begin: i64, ended: i64, gone: Option<How>) {
+    fn begins_later(&mut self, index: usize, begin: Datetime, ended: Datetime, gone: Option<How>) {
         let before = self.before(self.spans[index].begin, index);
         if let Some(before) = before {
             (self.spans[before].until, self.spans[before].gone) = (Some(ended), gone);
@@ -175,7 +176,7 @@ impl<'s> Timeline<'s> {
     }
 
     /// It began earlier, or as a change tells.
-    fn begins(&mut self, index: usize, begin: i64, how: Option<How>) {
+    fn begins(&mut self, index: usize, begin: Datetime, how: Option<How>) {
         if let Some(before) = self.before(self.spans[index].begin, index) {
             self.spans[before].until = Some(begin.max(self.spans[before].begin));
         }
@@ -186,13 +187,13 @@ impl<'s> Timeline<'s> {
     }
 
     /// A list of the moment `at` has the resource, as of `claim`.
-    pub(in crate::catalog) fn listed(&mut self, at: i64, claim: i64, facts: &Facts) {
+    pub(in crate::catalog) fn listed(&mut self, at: Datetime, claim: Datetime, facts: &Facts) {
         let (created, updated) = (Some(How::listed(Change::Created)), Some(How::listed(Change::Updated)));
         let Some(index) = self.in_force(at) else {
             let next = self.next(at);
-            let end = next.map_or(i64::MAX, |next| self.spans[next].begin);
+            let end = next.map_or(Datetime::MAX, |next| self.spans[next].begin);
             let list = self.next_list(at, end);
-            let begin = self.began(at, claim, i64::MIN, None);
+            let begin = self.began(at, claim, Datetime::MIN, None);
             match next {
                 Some(next)
                     if list.is_none() && !self.spans[next].is_exact() && !self.spans[next].facts.differ(facts) =>
@@ -220,7 +221,7 @@ impl<'s> Timeline<'s> {
                     None => {
                         let before = self.before(old, index);
                         // The one before it gives way to what is listed.
-                        let floor = before.map_or(i64::MIN, |before| self.spans[before].begin.saturating_add(1));
+                        let floor = before.map_or(Datetime::MIN, |before| self.spans[before].begin.plus_nanos(1));
                         let begin = self.began(at, claim, floor, before);
                         self.begins_later(index, later, begin, None);
                         self.told(begin, Some(later), if before.is_some() { updated } else { created }, None, facts);
@@ -228,7 +229,7 @@ impl<'s> Timeline<'s> {
                 }
             }
             later => {
-                let begin = self.began(at, claim, old.saturating_add(1), None);
+                let begin = self.began(at, claim, old.plus_nanos(1), None);
                 if begin <= old {
                     return;
                 }
@@ -248,7 +249,7 @@ impl<'s> Timeline<'s> {
     }
 
     /// A complete list of the moment `at` has no such resource.
-    pub(in crate::catalog) fn absent(&mut self, at: i64) {
+    pub(in crate::catalog) fn absent(&mut self, at: Datetime) {
         let Some(index) =
             self.in_force(at).filter(|index| self.spans[*index].begin < at || !self.spans[*index].is_exact())
         else {
@@ -258,7 +259,7 @@ impl<'s> Timeline<'s> {
     }
 
     /// A change took the resource away. What `came_then`, at that very moment, did so before it.
-    pub(in crate::catalog) fn deleted(&mut self, moment: i64, how: How, came_then: bool) {
+    pub(in crate::catalog) fn deleted(&mut self, moment: Datetime, how: How, came_then: bool) {
         let ended = |span: &Span| span.until == Some(moment) && span.gone.is_some();
         if let Some(span) = self.spans.iter_mut().rev().find(|span| ended(span)) {
             // A list told of it before the change did.
@@ -277,7 +278,7 @@ impl<'s> Timeline<'s> {
     }
 
     /// What is in force was taken away, and is there again in the next list that has it.
-    fn ends(&mut self, index: usize, moment: i64, how: How) {
+    fn ends(&mut self, index: usize, moment: Datetime, how: How) {
         let span = &self.spans[index];
         match self.next_list(moment, span.end()) {
             Some(later) if self.was_before(index, moment) && span.begin < moment => {
@@ -290,7 +291,7 @@ impl<'s> Timeline<'s> {
     }
 
     /// A change made a version. Says whether it has its place now, be it that it had it before.
-    pub(in crate::catalog) fn changed(&mut self, moment: i64, how: How, facts: &Facts) -> bool {
+    pub(in crate::catalog) fn changed(&mut self, moment: Datetime, how: How, facts: &Facts) -> bool {
         let same_moment = |span: &&mut Span| span.begin == moment && span.facts.hashes.agree(&facts.hashes);
         if let Some(span) = self
             .spans
@@ -301,7 +302,7 @@ impl<'s> Timeline<'s> {
             span.how = Some(how);
             return true;
         }
-        let may_be = |timeline: &Self, index: usize, from: i64, until: i64| {
+        let may_be = |timeline: &Self, index: usize, from: Datetime, until: Datetime| {
             let span = &timeline.spans[index];
             !span.is_exact() && !span.facts.differ(facts) && timeline.last_list(from, until).is_none()
         };
@@ -323,7 +324,7 @@ impl<'s> Timeline<'s> {
             }
         }
         let Some(index) = index else {
-            let end = next.map_or(i64::MAX, |next| self.spans[next].begin);
+            let end = next.map_or(Datetime::MAX, |next| self.spans[next].begin);
             let list = self.next_list(moment, end);
             if next.is_none() && list.is_none() {
                 return false;
@@ -379,9 +380,13 @@ mod tests {
 
     const FIRST: i64 = 1000;
 
+    fn time(nanos: i64) -> Datetime {
+        Datetime::from_nanos(nanos)
+    }
+
     fn facts(content: u8, lastmod: i64) -> Facts {
         let hashes = Hashes::parse(&format!("md5:{:032x}", u32::from(content) + 1), &mut Vec::new());
-        Facts { modified: Some(lastmod), size: Some(5), hashes }
+        Facts { modified: Some(time(lastmod)), size: Some(5), hashes }
     }
 
     /// What was in force: the content, when it came, and its `lastmod`.
@@ -404,7 +409,7 @@ mod tests {
         let now = truth(history, FIRST);
         let span = now.map(|(content, lastmod)| Span {
             origin: Origin::Row(VersionId::new(8)),
-            begin: lastmod,
+            begin: time(lastmod),
             until: None,
             how: None,
             gone: None,
@@ -425,7 +430,7 @@ mod tests {
         let mut sorted = spans.clone();
         sorted.sort_by_key(|span| span.begin);
         assert_eq!(spans, sorted, "not by their beginning");
-        let mut last = i64::MIN;
+        let mut last = Datetime::MIN;
         for span in spans.iter().filter(|span| span.was_in_force()) {
             assert!(span.begin >= last, "two at once: {spans:#?}");
             last = span.end();
@@ -436,7 +441,7 @@ mod tests {
     }
 
     fn shown(spans: &[Span], moment: i64) -> Option<Hashes> {
-        Timeline::new(spans.to_vec(), &[]).in_force(moment).map(|index| spans[index].facts.hashes.clone())
+        Timeline::new(spans.to_vec(), &[]).in_force(time(moment)).map(|index| spans[index].facts.hashes.clone())
     }
 
     fn hashes(history: &History, moment: i64) -> Option<Hashes> {
@@ -444,23 +449,25 @@ mod tests {
     }
 
     fn list(spans: Vec<Span>, snapshots: &[i64], history: &History, at: i64, next: &mut i64) -> Vec<Span> {
-        let mut timeline = Timeline::new(spans, snapshots);
+        let snapshots: Vec<Datetime> = snapshots.iter().copied().map(time).collect();
+        let mut timeline = Timeline::new(spans, &snapshots);
         match truth(history, at) {
-            Some((content, lastmod)) => timeline.listed(at, lastmod.min(at), &facts(content, lastmod)),
-            None => timeline.absent(at),
+            Some((content, lastmod)) => timeline.listed(time(at), time(lastmod.min(at)), &facts(content, lastmod)),
+            None => timeline.absent(time(at)),
         }
         written(timeline, next)
     }
 
     fn change(spans: Vec<Span>, snapshots: &[i64], history: &History, at: i64, next: &mut i64) -> Vec<Span> {
-        let mut timeline = Timeline::new(spans, snapshots);
+        let snapshots: Vec<Datetime> = snapshots.iter().copied().map(time).collect();
+        let mut timeline = Timeline::new(spans, &snapshots);
         let before = truth(history, at - 1).is_some();
         match history[&at] {
             Event::Is(content, older) => {
                 let kind = if before { Change::Updated } else { Change::Created };
-                timeline.changed(at, How::change(kind, true), &facts(content, at - older));
+                timeline.changed(time(at), How::change(kind, true), &facts(content, at - older));
             }
-            Event::Gone if before => timeline.deleted(at, How::change(Change::Deleted, true), false),
+            Event::Gone if before => timeline.deleted(time(at), How::change(Change::Deleted, true), false),
             Event::Gone => {}
         }
         written(timeline, next)

@@ -34,7 +34,7 @@ pub struct VersionLog {
     /// Whether it ended because the resource went.
     pub gone: bool,
     /// The time that `stat` shows, in nanoseconds.
-    pub mtime: i64,
+    pub mtime: Datetime,
     /// Bytes.
     pub size: Option<u64>,
     /// Its digests.

@@ -142,14 +142,14 @@ impl<'r> Comparison<'r> {
             let hashes: Option<Vec<u8>> = row.get(3)?;
             let known = hashes.as_deref().map(Hashes::from_bytes).unwrap_or_default();
             let mut differences = Vec::new();
-            let mtime: i64 = row.get(0)?;
+            let mtime: Datetime = row.get(0)?;
             let agree = record.hashes.iter().any(|hash| known.get(hash.algorithm()) == Some(hash));
             // What a change said of its time, and a list of its own, needs not be the same where the bytes are.
             let timed = row.get::<_, u8>(1)? == 1 && record.dated == 1 && !(changed && agree);
-            if timed && mtime != record.mtime.nanos() {
+            if timed && mtime != record.mtime {
                 differences.push(Difference {
                     what: "lastmod",
-                    here: Datetime::from_nanos(mtime).to_string(),
+                    here: mtime.to_string(),
                     listed: record.mtime.to_string(),
                 });
             }

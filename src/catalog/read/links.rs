@@ -2,6 +2,7 @@
 
 use crate::catalog::model::ids::NameId;
 use crate::catalog::model::ids::VersionId;
+use crate::document::Datetime;
 use rusqlite::OptionalExtension;
 use rusqlite::params;
 
@@ -70,7 +71,7 @@ impl Reader {
         let directories: Vec<NameId> =
             statement.query_map([beside], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
         for directory in directories {
-            let mut at = Some(Shown { name: directory, version: None, changed: 0 });
+            let mut at = Some(Shown { name: directory, version: None, changed: Datetime::EPOCH });
             for name in path.above() {
                 at = match at {
                     Some(Shown { name: above, version: None, .. }) => self.shown(above, name)?,

@@ -26,8 +26,8 @@ struct Name {
     /// Whether something lies, or lay, in it.
     directory: bool,
     /// Nothing at or below it is older; where nothing is live, nothing was in force from `died` on.
-    born: i64,
-    died: i64,
+    born: Datetime,
+    died: Datetime,
     live: i64,
     /// What was in force under this name.
     version: Option<Node>,
@@ -60,7 +60,7 @@ impl Name {
         Ok(Self {
             id: row.get(0)?,
             name: row.get(1)?,
-            directory: born != i64::MAX,
+            directory: born != Datetime::MAX,
             born,
             died: row.get(3)?,
             live: row.get(4)?,
@@ -74,7 +74,7 @@ impl Reader {
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn lookup_at(&self, directory: NameId, name: &str, moment: i64) -> Result<Option<Node>> {
+    pub fn lookup_at(&self, directory: NameId, name: &str, moment: Datetime) -> Result<Option<Node>> {
         let found = self.name_at(directory, name, moment)?;
         match found {
             Some(found) if name != SELF => self.node_at(&found, moment),
@@ -86,14 +86,14 @@ impl Reader {
         }
     }
 
-    fn name_at(&self, directory: NameId, name: &str, moment: i64) -> Result<Option<Name>> {
+    fn name_at(&self, directory: NameId, name: &str, moment: Datetime) -> Result<Option<Name>> {
         let mut statement =
             self.connection().prepare_cached(&format!("SELECT {THEN} WHERE n.parent = ?1 AND n.name = ?3"))?;
         Ok(statement.query_row(params![directory, moment, name], Name::of).optional()?)
     }
 
     /// What a name was then.
-    fn node_at(&self, name: &Name, moment: i64) -> Result<Option<Node>> {
+    fn node_at(&self, name: &Name, moment: Datetime) -> Result<Option<Node>> {
         if !name.directory {
             return Ok(name.version);
         }
@@ -107,7 +107,7 @@ impl Reader {
     }
 
     /// The version of the resource of a name that was in force, wherever its history lies.
-    fn own_at(&self, resource: NameId, moment: i64) -> Result<Option<Node>> {
+    fn own_at(&self, resource: NameId, moment: Datetime) -> Result<Option<Node>> {
         let mut statement = self.connection().prepare_cached(&format!(
             "{OWN}, marked (left_out) AS (
                  SELECT EXISTS (SELECT 1 FROM name d JOIN name s ON s.parent = d.id AND s.name = ?2
@@ -130,12 +130,12 @@ impl Reader {
     /// # Errors
     /// If SQLite fails.
     pub fn version_at(&self, resource: NameId, moment: Datetime) -> Result<Option<VersionId>> {
-        let found = self.own_at(resource, moment.nanos())?.and_then(|node| Inode::from_ino(node.ino()));
+        let found = self.own_at(resource, moment)?.and_then(|node| Inode::from_ino(node.ino()));
         Ok(found.and_then(|inode| if let Inode::Version(version) = inode { Some(version) } else { None }))
     }
 
     /// Whether anything but its own resource was in force below a name then.
-    fn alive_at(&self, name: &Name, moment: i64) -> Result<bool> {
+    fn alive_at(&self, name: &Name, moment: Datetime) -> Result<bool> {
         if name.born > moment || name.live == 0 && name.died <= moment {
             return Ok(false);
         }
@@ -143,7 +143,7 @@ impl Reader {
     }
 
     /// Whether anything but its own resource was in force in a directory then; with `shown`, anything that is shown.
-    fn others_at(&self, directory: NameId, moment: i64, shown: bool) -> Result<bool> {
+    fn others_at(&self, directory: NameId, moment: Datetime, shown: bool) -> Result<bool> {
         let wanted = if shown { format!(" AND NOT {LEFT_OUT}") } else { String::new() };
         let ask = |question: &str| -> Result<bool> {
             let mut statement = self.connection().prepare_cached(question)?;
@@ -172,7 +172,7 @@ impl Reader {
     }
 
     /// Whether the resource of a name was there at a moment, shown or left out.
-    fn had_own_at(&self, resource: NameId, moment: i64) -> Result<bool> {
+    fn had_own_at(&self, resource: NameId, moment: Datetime) -> Result<bool> {
         let mut statement = self.connection().prepare_cached(&format!(
             "{OWN} SELECT EXISTS (SELECT 1 FROM own JOIN version v ON v.name = own.id AND v.until IS NOT NULL
                  AND v.begin <= ?3 AND v.until > ?3)
@@ -189,7 +189,7 @@ impl Reader {
     pub fn list_at(
         &self,
         directory: NameId,
-        moment: i64,
+        moment: Datetime,
         after: Option<i64>,
         mut visit: impl FnMut(DirEntry) -> bool,
     ) -> Result<()> {
@@ -260,11 +260,11 @@ impl Reader {
              FROM name n WHERE n.id = ?1",
         )?;
         let found = statement.query_row(params![name, SELF, i64::MAX], |row| {
-            let changed: i64 = row.get(2)?;
-            let changed = if changed == 0 { row.get(3)? } else { changed };
+            let changed: Datetime = row.get(2)?;
+            let changed = if changed == Datetime::EPOCH { row.get(3)? } else { changed };
             Ok(Ever { is_directory: row.get(0)?, resource: row.get(1)?, changed })
         });
-        Ok(found.optional()?.unwrap_or(Ever { is_directory: false, resource: name, changed: 0 }))
+        Ok(found.optional()?.unwrap_or(Ever { is_directory: false, resource: name, changed: Datetime::EPOCH }))
     }
 }
 
@@ -277,5 +277,5 @@ pub struct Ever {
     pub resource: NameId,
     /// When the names, or the versions, changed last, by our clock; else when its version came into force. In
     /// nanoseconds.
-    pub changed: i64,
+    pub changed: Datetime,
 }

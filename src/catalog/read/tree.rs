@@ -163,7 +163,7 @@ impl Reader {
             .query_row([version], |row| {
                 let hashes: Option<Vec<u8>> = row.get(6)?;
                 let extra: Option<String> = row.get(8)?;
-                let until: Option<i64> = row.get(2)?;
+                let until: Option<Datetime> = row.get(2)?;
                 let uri: Option<String> = row.get(9)?;
                 let directory: Option<NameId> = row.get(10)?;
                 let sha256: Option<[u8; 32]> = row.get(11)?;

@@ -226,9 +226,9 @@ impl Extra {
         hashes: &Hashes,
         length: Option<u64>,
         begin: Datetime,
-        mtime: i64,
+        mtime: Datetime,
     ) -> Vec<String> {
-        let says = EntrySays { uri, hashes, length, times: [Some(begin), Some(Datetime::from_nanos(mtime))] };
+        let says = EntrySays { uri, hashes, length, times: [Some(begin), Some(mtime)] };
         let read = |link: &std::collections::BTreeMap<String, String>| match MementoLink::read(
             |name| link.get(name).map(String::as_str),
             &says,

@@ -84,12 +84,12 @@ impl Places {
 /// A version of the resource whose history is being put in order.
 pub(in crate::catalog) struct Known {
     id: VersionId,
-    begin: i64,
-    until: Option<i64>,
+    begin: Datetime,
+    until: Option<Datetime>,
     archived: bool,
     hashes: Hashes,
     /// Of an archived one, up to when it is known to be the one in force.
-    sure: Option<i64>,
+    sure: Option<Datetime>,
 }
 
 impl Transaction<'_> {
@@ -131,7 +131,7 @@ impl Transaction<'_> {
 
     /// A version of this name was in force in the past: for those who look at that time, and for the listing of
     /// its versions.
-    pub(in crate::catalog) fn lived(&mut self, name: NameId, begin: i64, until: i64) -> Result<()> {
+    pub(in crate::catalog) fn lived(&mut self, name: NameId, begin: Datetime, until: Datetime) -> Result<()> {
         let parent = self.listing_changed(name)?;
         self.tree.span(parent, begin, until);
         self.tree.changes.from(begin);
@@ -261,7 +261,7 @@ impl Transaction<'_> {
                         let id = self.insert_archived(resource, memento)?;
                         known.push(Known {
                             id,
-                            begin: memento.begin.nanos(),
+                            begin: memento.begin,
                             until: None,
                             archived: true,
                             hashes: memento.hashes.clone(),
@@ -333,7 +333,7 @@ impl Transaction<'_> {
     /// Keeps a place of a version; returns whether that says anything new.
     fn put_place(&self, version: VersionId, memento: &Memento) -> Result<bool> {
         // What is known until the next one is not made less sure by who knows it up to a moment only.
-        let long_ago = self.now.saturating_sub(GONE);
+        let long_ago = self.now.plus_nanos(-GONE);
         let rows = self
             .connection()
             .prepare_cached(
@@ -364,7 +364,7 @@ impl Transaction<'_> {
         let media = self.media(memento.media.as_deref())?;
         let hashes = (!memento.hashes.is_empty()).then(|| memento.hashes.to_bytes());
         let size = memento.size.and_then(|size| i64::try_from(size).ok());
-        let at = memento.begin.nanos();
+        let at = memento.begin;
         VersionValues {
             id,
             name: resource,
@@ -421,11 +421,11 @@ impl Transaction<'_> {
         if self.absorb(&known)? {
             known = self.versions_known(resource)?;
         }
-        let first_own = known.iter().find(|version| !version.archived).map_or(i64::MAX, |version| version.begin);
-        let own_begins: HashSet<i64> =
+        let first_own = known.iter().find(|version| !version.archived).map_or(Datetime::MAX, |version| version.begin);
+        let own_begins: HashSet<Datetime> =
             known.iter().filter(|version| !version.archived).map(|version| version.begin).collect();
         let mut cover: Option<&Known> = None;
-        let mut changed: Option<(i64, i64)> = None;
+        let mut changed: Option<(Datetime, Datetime)> = None;
         let mut update = self.transaction.prepare_cached("UPDATE version SET until = ?2 WHERE id = ?1")?;
         let mut next_of = 0;
         for (index, version) in known.iter().enumerate() {
@@ -441,17 +441,17 @@ impl Transaction<'_> {
             let covered = |moment| cover.is_some_and(|cover| cover.until.is_none_or(|until| until > moment));
             let until = match next {
                 _ if version.begin < first_own => {
-                    let next = next.map_or(i64::MAX, |next| next.begin);
-                    version.sure.map_or(next, |sure| next.min(sure.saturating_add(1)))
+                    let next = next.map_or(Datetime::MAX, |next| next.begin);
+                    version.sure.map_or(next, |sure| next.min(sure.plus_nanos(1)))
                 }
                 Some(next) if next.archived && covered(next.begin) => {
-                    version.sure.map_or(next.begin, |sure| next.begin.min(sure.saturating_add(1)))
+                    version.sure.map_or(next.begin, |sure| next.begin.min(sure.plus_nanos(1)))
                 }
                 // Asked about a moment at which what the Source said could not be had.
                 next => {
-                    let end = version.sure.map_or(0, |sure| sure.saturating_add(1));
-                    let most = next.map_or(i64::MAX, |next| next.begin);
-                    end.max(version.begin.saturating_add(SECOND)).min(most)
+                    let end = version.sure.map_or(Datetime::MIN, |sure| sure.plus_nanos(1));
+                    let most = next.map_or(Datetime::MAX, |next| next.begin);
+                    end.max(version.begin.plus_nanos(SECOND)).min(most)
                 }
             };
             // What the Source itself said of that very moment stands.
@@ -476,11 +476,11 @@ impl Transaction<'_> {
     fn absorb(&self, known: &[Known]) -> Result<bool> {
         let mut own: HashMap<i64, &Known> = HashMap::new();
         for version in known.iter().filter(|version| !version.archived) {
-            own.insert(Datetime::from_nanos(version.begin).second(), version);
+            own.insert(version.begin.second(), version);
         }
         let mut any = false;
         for version in known.iter().filter(|version| version.archived) {
-            let same = own.get(&Datetime::from_nanos(version.begin).second());
+            let same = own.get(&version.begin.second());
             let Some(same) = same.filter(|same| same.hashes.agree(&version.hashes)) else { continue };
             any = true;
             let connection = self.connection();
@@ -538,7 +538,7 @@ impl Transaction<'_> {
                 "INSERT INTO memento (version, url, negotiated, gone, original) VALUES (?1, ?2, 0, ?3, ?4)
                  ON CONFLICT (version, url) DO UPDATE SET gone = excluded.gone, original = excluded.original",
             )?
-            .execute(params![version, url, if gone { self.now } else { 0 }, original])?;
+            .execute(params![version, url, if gone { self.now } else { Datetime::EPOCH }, original])?;
         if gone {
             self.connection()
                 .prepare_cached("UPDATE name SET changed = ?2 WHERE id = (SELECT name FROM version WHERE id = ?1)")?
@@ -557,7 +557,7 @@ fn own_links(row: &Row<'_>, uri: &str) -> rusqlite::Result<Vec<String>> {
     let hashes = hashes.as_deref().map(Hashes::from_bytes).unwrap_or_default();
     let extra: Extra = serde_json::from_str(&row.get::<_, String>(4)?).unwrap_or_default();
     let length = extra.length.or(row.get::<_, Option<i64>>(2)?.map(i64::unsigned_abs));
-    Ok(extra.own_mementos(uri, &hashes, length, Datetime::from_nanos(row.get(0)?), row.get(1)?))
+    Ok(extra.own_mementos(uri, &hashes, length, row.get(0)?, row.get(1)?))
 }
 
 /// Known versions by what a memento is compared with.
@@ -581,7 +581,7 @@ impl KnownIndex {
 
     fn add(&mut self, known: &[Known], at: usize) {
         let version = &known[at];
-        let (second, kind) = (Datetime::from_nanos(version.begin).second(), usize::from(version.archived));
+        let (second, kind) = (version.begin.second(), usize::from(version.archived));
         self.by_second.entry(second).or_default()[kind].push(at);
         self.by_hashes.entry((second, version.hashes.to_bytes())).or_default()[kind].push(at);
         if !version.archived && version.until.is_none_or(|until| until > version.begin) {
@@ -606,7 +606,7 @@ impl KnownIndex {
         if memento.hashes.is_empty() {
             return None;
         }
-        let begin = memento.begin.nanos();
+        let begin = memento.begin;
         let after = self.lived.partition_point(|at| known[*at].begin <= begin);
         let current = *self.lived.get(after.checked_sub(1)?)?;
         let version = &known[current];

@@ -13,6 +13,7 @@
 use crate::catalog::model::ids::DocumentId;
 use crate::catalog::model::ids::NameId;
 use crate::catalog::model::ids::SetId;
+use crate::document::Datetime;
 use std::sync::LazyLock;
 
 use crate::catalog::error::CatalogError;
@@ -120,8 +121,8 @@ impl Transaction<'_> {
             },
         )?;
         self.insert_versions(&run.versions, document, How::listed(Change::Created))?;
-        let begin = run.versions.iter().map(|version| version.record.begin.nanos()).min().unwrap_or(i64::MAX);
-        self.tree.span(parent, begin, i64::MIN);
+        let begin = run.versions.iter().map(|version| version.record.begin).min().unwrap_or(Datetime::MAX);
+        self.tree.span(parent, begin, Datetime::MIN);
         self.tree.changes.from(begin);
         self.tree.last_names.put(parent, &run.last);
         let count = i64::try_from(run.versions.len()).unwrap_or(i64::MAX);

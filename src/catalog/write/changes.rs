@@ -8,6 +8,7 @@ use crate::catalog::model::ids::DocumentId;
 use crate::catalog::model::ids::NameId;
 use crate::catalog::model::ids::SetId;
 use crate::catalog::model::ids::VersionId;
+use crate::document::Datetime;
 use rusqlite::OptionalExtension;
 use rusqlite::params;
 
@@ -41,8 +42,8 @@ pub(in crate::catalog) type Found = (Names, Option<(NameId, VersionId)>);
 /// A superseded version that was current for some time.
 struct Lived {
     id: VersionId,
-    begin: i64,
-    until: i64,
+    begin: Datetime,
+    until: Datetime,
     gone: Option<i64>,
     went: Option<i64>,
     change: Option<i64>,
@@ -59,7 +60,7 @@ pub(in crate::catalog) const MOST_COMPARED: i64 = 64;
 struct AtOnce {
     id: VersionId,
     hashes: Hashes,
-    until: Option<i64>,
+    until: Option<Datetime>,
     /// Whether its resource went when it ended.
     went: bool,
 }
@@ -67,7 +68,7 @@ struct AtOnce {
 /// The current version of a resource, as far as a change is compared with it.
 struct Current {
     id: VersionId,
-    begin: i64,
+    begin: Datetime,
     how: Option<How>,
     hashes: Option<Vec<u8>>,
     sameness: Sameness,
@@ -116,7 +117,7 @@ impl Transaction<'_> {
             Some((_, Some((_, version)))) => Some(self.current_for(version, record)?),
             _ => None,
         };
-        let moment = record.begin.nanos();
+        let moment = record.begin;
         if let Some((names, _)) = found
             && !again
             && let Some(known) = self.known(names, current.as_ref(), record, how, fresh)?
@@ -197,7 +198,7 @@ impl Transaction<'_> {
                                  AND until = ?4 AND COALESCE(change, 0) < 16 ORDER BY begin DESC, id DESC LIMIT 1)",
                     )?
                     .execute(params![names.own, names.in_directory, moment, current.begin])?;
-                self.lived(name, moment.min(current.begin), i64::MIN)?;
+                self.lived(name, moment.min(current.begin), Datetime::MIN)?;
             }
             return Ok((Changed::Known, Some(current.id)));
         }
@@ -232,9 +233,7 @@ impl Transaction<'_> {
                      WHERE v.id = ?1 AND l.begin = ?2 AND l.until = l.begin AND l.change IS ?3 AND l.hashes = ?4
                          AND l.gone IS NULL AND l.id < v.id AND COALESCE(l.size = v.size, 1)",
                 )?
-                .query_row(params![version, record.begin.nanos(), listed_as, record.hashes.to_bytes()], |row| {
-                    row.get(0)
-                })?;
+                .query_row(params![version, record.begin, listed_as, record.hashes.to_bytes()], |row| row.get(0))?;
             if let Some(listed) = listed {
                 self.take_over(listed, version)?;
                 // Both have the same hashes, so a member of a package is the content of the one as of the other.
@@ -269,11 +268,11 @@ impl Transaction<'_> {
     /// If SQLite fails.
     pub fn began_before(&mut self, directory: NameId, record: &Record) -> Result<bool> {
         let Some((_, Some((_, version)))) = self.resource(directory, record)? else { return Ok(false) };
-        let begin: i64 = self
+        let begin: Datetime = self
             .connection()
             .prepare_cached("SELECT begin FROM version WHERE id = ?1")?
             .query_row([version], |row| row.get(0))?;
-        Ok(begin < record.begin.nanos())
+        Ok(begin < record.begin)
     }
 
     /// Whether lists of resources were made after a change without a time had been seen for the first time: then they, and not
@@ -290,7 +289,7 @@ impl Transaction<'_> {
                     "SELECT {LISTED_AT} IS NOT NULL AND COALESCE((SELECT s.time FROM version v JOIN sync s ON s.id = v.came
                          WHERE v.id = ?2), ?3) <= {LISTED_AT}"
                 ))?
-                .query_row(params![names.own, version, i64::MIN], |row| row.get(0))?,
+                .query_row(params![names.own, version, Datetime::MIN], |row| row.get(0))?,
             None => self
                 .connection()
                 .prepare_cached(&format!(
@@ -341,7 +340,7 @@ impl Transaction<'_> {
         how: How,
         fresh: VersionId,
     ) -> Result<Option<Option<VersionId>>> {
-        let moment = record.begin.nanos();
+        let moment = record.begin;
         if how.kind() == Change::Deleted {
             if !how.is_exact() {
                 return Ok(None);
@@ -409,7 +408,7 @@ impl Transaction<'_> {
 
     /// The first version that a change made which has this time, and that can have these bytes. Of thousands at one time, those
     /// with the same hashes are found, and of others the newest are compared.
-    fn known_at(&self, names: Names, moment: i64, how: How, hashes: &Hashes) -> Result<Option<VersionId>> {
+    fn known_at(&self, names: Names, moment: Datetime, how: How, hashes: &Hashes) -> Result<Option<VersionId>> {
         const AT_ONCE: &str =
             "SELECT min(id) FROM version WHERE name IN (?1, ?2) AND begin = ?3 AND until = begin AND change = ?4";
         let own = hashes.to_bytes();
@@ -448,7 +447,7 @@ impl Transaction<'_> {
 
     /// The superseded version of the Source's own that was current at a time, or, if it ended before that, the last one
     /// before it. There is one at most: they do not overlap.
-    fn current_at(&self, names: Names, moment: i64) -> Result<Option<Lived>> {
+    fn current_at(&self, names: Names, moment: Datetime) -> Result<Option<Lived>> {
         // Without a condition on `until`, which SQLite would have to look for in all of them.
         let mut statement = self.connection().prepare_cached(
             "SELECT id, max(begin), until, gone, went, change, hashes FROM version
@@ -470,7 +469,13 @@ impl Transaction<'_> {
 
     /// Whether a change that is known, and is not what the tree shows, may be another one that looks the same:
     /// within one second, or without a time. Of those, what is told last of a resource is so.
-    fn may_have_happened_again(&self, names: Names, current: Option<&Current>, moment: i64, how: How) -> Result<bool> {
+    fn may_have_happened_again(
+        &self,
+        names: Names,
+        current: Option<&Current>,
+        moment: Datetime,
+        how: How,
+    ) -> Result<bool> {
         match current {
             _ if !how.is_exact() => Ok(true),
             Some(Current { how: Some(shown), begin, .. }) => Ok(shown.is_exact() && *begin == moment),
@@ -479,7 +484,7 @@ impl Transaction<'_> {
         }
     }
 
-    fn last_deletion(&self, names: Names) -> Result<Option<i64>> {
+    fn last_deletion(&self, names: Names) -> Result<Option<Datetime>> {
         Ok(self
             .connection()
             .prepare_cached(
@@ -491,7 +496,7 @@ impl Transaction<'_> {
     }
 
     /// A deletion that is told when what came after it is known; false if nothing was in force then.
-    fn delete_past(&mut self, names: Names, moment: i64, how: How, fresh: VersionId) -> Result<bool> {
+    fn delete_past(&mut self, names: Names, moment: Datetime, how: How, fresh: VersionId) -> Result<bool> {
         if !how.is_exact() {
             return Ok(false);
         }
@@ -524,15 +529,15 @@ impl Transaction<'_> {
 
     /// A version that was superseded before it was known: until the next one began, or the resource went.
     fn insert_past(&mut self, names: Names, record: &Record, how: How) -> Result<VersionId> {
-        let begin = record.begin.nanos();
-        let next: Option<i64> = self
+        let begin = record.begin;
+        let next: Option<Datetime> = self
             .connection()
             .prepare_cached(
                 "SELECT min(begin) FROM version WHERE name IN (?1, ?2) AND until > begin AND begin > ?3
                  AND COALESCE(change, 0) < 16",
             )?
             .query_row(params![names.own, names.in_directory, begin], |row| row.get(0))?;
-        let current: Option<i64> = self
+        let current: Option<Datetime> = self
             .connection()
             .prepare_cached(
                 "SELECT min(v.begin) FROM name n JOIN version v ON v.id = n.version WHERE n.id IN (?1, ?2) AND v.begin > ?3",
@@ -556,7 +561,7 @@ impl Transaction<'_> {
         let ended = before.as_ref().map(|before| before.until);
         let until = [next, current, ended].into_iter().flatten().min();
         let version = self.insert_version(names.own, NOBODY, record, None, how)?;
-        let until = until.unwrap_or(record.begin.nanos());
+        let until = until.unwrap_or(record.begin);
         self.connection()
             .prepare_cached("UPDATE version SET until = ?2, ended = ?3 WHERE id = ?1")?
             .execute(params![version, until, self.now])?;
@@ -567,7 +572,7 @@ impl Transaction<'_> {
             self.connection()
                 .prepare_cached("UPDATE version SET gone = ?2, went = ?3 WHERE id = ?1")?
                 .execute(params![version, gone, went])?;
-            let went_before = self.went_before.remove(&before).filter(|moment| *moment <= record.begin.nanos());
+            let went_before = self.went_before.remove(&before).filter(|moment| *moment <= record.begin);
             match went_before {
                 Some(moment) => self
                     .connection()
@@ -576,9 +581,9 @@ impl Transaction<'_> {
                 None => self
                     .connection()
                     .prepare_cached("UPDATE version SET gone = NULL, went = NULL, until = ?2 WHERE id = ?1")?
-                    .execute(params![before, record.begin.nanos()])?,
+                    .execute(params![before, record.begin])?,
             };
-            self.tree.changes.from(went_before.unwrap_or(record.begin.nanos()));
+            self.tree.changes.from(went_before.unwrap_or(record.begin));
         }
         // The version before it ended when this one began.
         if let Some(before) = before.filter(|before| before.gone.is_none()) {
@@ -586,7 +591,7 @@ impl Transaction<'_> {
                 .prepare_cached("UPDATE version SET until = ?2 WHERE id = ?1")?
                 .execute(params![before.id, begin])?;
         }
-        self.lived(names.own, record.begin.nanos(), until)?;
+        self.lived(names.own, record.begin, until)?;
         Ok(version)
     }
 
@@ -597,7 +602,7 @@ impl Transaction<'_> {
     /// # Errors
     /// If SQLite fails.
     pub fn comes_after(&mut self, version: VersionId, told: &[VersionId], later: bool) -> Result<Option<Moved>> {
-        let (name, begin): (NameId, i64) = self
+        let (name, begin): (NameId, Datetime) = self
             .connection()
             .prepare_cached("SELECT name, begin FROM version WHERE id = ?1")?
             .query_row([version], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -644,12 +649,12 @@ impl Transaction<'_> {
             self.tree.count(&self.transaction, parent, &leaf, 0)?;
             self.judge(name)?;
         }
-        self.lived(name, begin, group.last().and_then(|last| last.until).unwrap_or(i64::MIN))?;
+        self.lived(name, begin, group.last().and_then(|last| last.until).unwrap_or(Datetime::MIN))?;
         Ok(Some(Moved { version: own, is_shown: is_current && own == last }))
     }
 
     /// The Source's own versions of a name that began at a moment, in their order; no more than one too many.
-    fn began_at_once(&self, name: NameId, begin: i64) -> Result<Vec<AtOnce>> {
+    fn began_at_once(&self, name: NameId, begin: Datetime) -> Result<Vec<AtOnce>> {
         let mut statement = self.connection().prepare_cached(
             "SELECT id, hashes, until, gone IS NOT NULL FROM version
                  WHERE name = ?1 AND until IS NOT NULL AND begin = ?2 AND COALESCE(change, 0) < 16

@@ -97,7 +97,7 @@ impl Transaction<'_> {
         // Of what was never served, nothing was wrong but what had been said of its size; and without content, only the inode
         // is another. That is no version of its own.
         let phantom = content.is_none() || known.settled && known.served.is_none();
-        let begin = if phantom { known.begin } else { now.nanos() };
+        let begin = if phantom { known.begin } else { now };
         VersionValues {
             id: next,
             begin,
@@ -186,7 +186,7 @@ impl Transaction<'_> {
             .prepare_cached(
                 "UPDATE name SET changed = ?2 WHERE id IN (SELECT name FROM version WHERE object = ?1 AND until IS NOT NULL)",
             )?
-            .execute([object, self.now])?;
+            .execute(params![object, self.now])?;
         self.connection().prepare_cached("UPDATE version SET object = NULL WHERE object = ?1")?.execute([object])?;
         self.connection().prepare_cached("DELETE FROM object WHERE id = ?1")?.execute([object])?;
         Ok(())

@@ -2,6 +2,7 @@
 
 use crate::catalog::model::ids::NameId;
 use crate::catalog::model::ids::SetId;
+use crate::document::Datetime;
 use rusqlite::params;
 
 use crate::catalog::db::meta::meta;
@@ -39,7 +40,7 @@ impl Transaction<'_> {
         Ok(!self.filter.admits(&Seen {
             path: &path.join("/"),
             media: record.media.as_deref(),
-            modified: record.mtime.nanos(),
+            modified: record.mtime,
             extra: record.extra.as_deref(),
             uri: &record.uri,
         }))
@@ -93,7 +94,7 @@ impl Transaction<'_> {
         }
         self.mark(rset, parent, id, left_out)?;
         // So it is as of all moments, and wherever else its name is known.
-        self.tree.changes.from(i64::MIN);
+        self.tree.changes.from(Datetime::MIN);
         self.tree.changes.too_many = true;
         self.tree.count(&self.transaction, parent, name, 0)
     }
@@ -146,7 +147,7 @@ impl Transaction<'_> {
             }
         }
         set_meta(self.connection(), KEY, &wanted)?;
-        self.tree.changes.from(i64::MIN);
+        self.tree.changes.from(Datetime::MIN);
         Ok(true)
     }
 
@@ -190,7 +191,7 @@ pub(in crate::catalog) struct File {
     name: String,
     rset: SetId,
     live: bool,
-    modified: i64,
+    modified: Datetime,
     media: Option<String>,
     extra: Option<String>,
 }
@@ -234,7 +235,8 @@ mod tests {
             ("ä*", vec!["ärger"], vec!["a"]),
         ] {
             let filter = filter(&[pattern], &[], &[], None);
-            let admits = |path| filter.admits(&Seen { path, media: None, modified: 0, extra: None, uri: "" });
+            let admits =
+                |path| filter.admits(&Seen { path, media: None, modified: Datetime::EPOCH, extra: None, uri: "" });
             assert!(matches.iter().all(|path| admits(path)), "{pattern} {matches:?}");
             assert!(!others.iter().any(|path| admits(path)), "{pattern} {others:?}");
         }
@@ -256,7 +258,8 @@ mod tests {
         for (wanted, is) in
             [("http://e.com/sets/One.html", true), ("One", true), ("one", false), ("x", false), ("sets", false)]
         {
-            let seen = Seen { path: "", media: None, modified: 0, extra: Some(extra), uri: "http://e.com/x/y" };
+            let seen =
+                Seen { path: "", media: None, modified: Datetime::EPOCH, extra: Some(extra), uri: "http://e.com/x/y" };
             assert_eq!(is_member(&seen, &[wanted.to_owned()]), is, "{wanted}");
         }
     }
@@ -372,7 +375,7 @@ mod tests {
                     .iter()
                     .filter(|(path, (typed, modified))| {
                         let path = names(PATHS[**path]);
-                        wanted.admits(&Seen { path: &path, media: typed.then_some("x/y"), modified: *modified, extra: None, uri: "" })
+                        wanted.admits(&Seen { path: &path, media: typed.then_some("x/y"), modified: Datetime::from_nanos(*modified), extra: None, uri: "" })
                     })
                     .map(|(path, _)| {
                         let path = PATHS[*path];

@@ -6,6 +6,7 @@
 use crate::catalog::model::ids::DocumentId;
 use crate::catalog::model::ids::NameId;
 use crate::catalog::model::ids::VersionId;
+use crate::document::Datetime;
 use std::sync::LazyLock;
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
@@ -202,9 +203,9 @@ pub(in crate::catalog) struct VersionValues {
     pub(in crate::catalog) id: VersionId,
     pub(in crate::catalog) name: NameId,
     pub(in crate::catalog) document: DocumentId,
-    pub(in crate::catalog) begin: i64,
-    pub(in crate::catalog) until: Option<i64>,
-    pub(in crate::catalog) mtime: i64,
+    pub(in crate::catalog) begin: Datetime,
+    pub(in crate::catalog) until: Option<Datetime>,
+    pub(in crate::catalog) mtime: Datetime,
     pub(in crate::catalog) dated: u8,
     pub(in crate::catalog) size: Option<i64>,
     pub(in crate::catalog) settled: bool,
@@ -217,7 +218,7 @@ pub(in crate::catalog) struct VersionValues {
     pub(in crate::catalog) gone: Option<i64>,
     pub(in crate::catalog) came: Option<i64>,
     pub(in crate::catalog) went: Option<i64>,
-    pub(in crate::catalog) ended: Option<i64>,
+    pub(in crate::catalog) ended: Option<Datetime>,
     pub(in crate::catalog) rank: Option<i64>,
 }
 

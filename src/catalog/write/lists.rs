@@ -49,7 +49,7 @@ impl Transaction<'_> {
         let known = meta(self.connection(), key)?;
         let known = known.as_deref().and_then(|text| text.split_once(' ')).filter(|(known, _)| *known == state);
         match known.and_then(|(_, since)| since.parse::<i64>().ok()) {
-            Some(since) => Ok((0..long).contains(&self.now.saturating_sub(since))),
+            Some(since) => Ok((0..long).contains(&self.now.nanos().saturating_sub(since))),
             None if !begins => Ok(false),
             None => {
                 set_meta(self.connection(), key, &format!("{state} {}", self.now))?;

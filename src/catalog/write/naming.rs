@@ -4,7 +4,6 @@ use crate::catalog::db::naming::Named;
 use crate::catalog::db::tree::NameRow;
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::ids::NameId;
-use crate::catalog::model::ids::SetId;
 use crate::catalog::model::record::Record;
 use crate::catalog::write::transaction::Transaction;
 
@@ -22,7 +21,7 @@ impl Transaction<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::catalog::model::ids::DocumentId;
+    use crate::catalog::model::ids::{DocumentId, SetId};
     use crate::path::Naming;
     use std::collections::{BTreeMap, BTreeSet};
     use std::sync::Arc;

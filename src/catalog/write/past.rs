@@ -45,13 +45,13 @@ pub struct Past {
     rset: SetId,
     /// The set's.
     directory: NameId,
-    snapshots: Vec<i64>,
+    snapshots: Vec<Datetime>,
     /// The resources that the list has which is being read.
     seen: Numbers,
     /// Moments of lists that are still to be read.
-    expected: Vec<i64>,
+    expected: Vec<Datetime>,
     /// The moment that was come to, and the resources of which it was told that they came then.
-    came: (i64, HashSet<NameId>),
+    came: (Datetime, HashSet<NameId>),
     /// How many versions became known.
     pub versions: u64,
     /// Whether anything changed that nobody was told of yet.
@@ -62,14 +62,14 @@ impl Past {
     /// Begins with a set and its directory, and the moments of lists that are known.
     #[must_use]
     pub fn new(rset: SetId, directory: NameId, reach: &Reach) -> Self {
-        let snapshots = reach.snapshots.iter().map(|at| at.nanos()).collect();
+        let snapshots = reach.snapshots.clone();
         Self {
             rset,
             directory,
             snapshots,
             seen: Numbers::default(),
             expected: Vec::new(),
-            came: (i64::MIN, HashSet::new()),
+            came: (Datetime::MIN, HashSet::new()),
             versions: 0,
             untold: false,
         }
@@ -77,25 +77,25 @@ impl Past {
 
     /// Lists of these moments are going to be read.
     pub fn expect(&mut self, moments: impl Iterator<Item = Datetime>) {
-        self.expected = moments.map(Datetime::nanos).collect();
+        self.expected = moments.collect();
     }
 
     /// Whether the list of a moment is known.
     #[must_use]
     pub fn has(&self, at: Datetime) -> bool {
-        self.snapshots.binary_search(&at.nanos()).is_ok()
+        self.snapshots.binary_search(&at).is_ok()
     }
 
     /// The next list that is known after a moment.
     #[must_use]
     pub fn next_list(&self, after: Datetime) -> Option<Datetime> {
-        let begin = self.snapshots.partition_point(|at| *at <= after.nanos());
-        self.snapshots.get(begin).copied().map(Datetime::from_nanos)
+        let begin = self.snapshots.partition_point(|at| *at <= after);
+        self.snapshots.get(begin).copied()
     }
 
     /// Whether a list is known, or expected, that was made after one moment, and not after another.
-    fn has_list(&self, after: i64, upto: i64) -> bool {
-        self.snapshots.iter().chain(&self.expected).any(|at| (after.saturating_add(1)..=upto).contains(at))
+    fn has_list(&self, after: Datetime, upto: Datetime) -> bool {
+        self.snapshots.iter().chain(&self.expected).any(|at| (after.plus_nanos(1)..=upto).contains(at))
     }
 
     /// Another list is read from here on.
@@ -105,7 +105,7 @@ impl Past {
 }
 
 fn facts_of(record: &Record) -> Facts {
-    let modified = (record.dated == 1).then(|| record.mtime.nanos());
+    let modified = (record.dated == 1).then(|| record.mtime);
     Facts { modified, size: record.size, hashes: record.hashes.clone() }
 }
 
@@ -121,11 +121,13 @@ impl Transaction<'_> {
     /// # Errors
     /// If SQLite fails.
     pub fn listed_then(&mut self, past: &mut Past, at: Datetime, record: &Record) -> Result<Option<VersionId>> {
-        let (at, modified) = (at.nanos(), record.mtime.nanos());
+        let (at, modified) = (at, record.mtime);
         // What was modified while the list was made is listed as it was then.
         let (at, claim) = match record.dated {
             1 if modified <= at => (at, modified),
-            1 if modified.saturating_sub(at) < MAKING && !past.has_list(at, modified) => (modified, modified),
+            1 if modified.nanos().saturating_sub(at.nanos()) < MAKING && !past.has_list(at, modified) => {
+                (modified, modified)
+            }
             _ => (at, at),
         };
         let known = self.known_past(past, record)?;
@@ -144,7 +146,7 @@ impl Transaction<'_> {
     /// # Errors
     /// If SQLite fails.
     pub fn changed_then(&mut self, past: &mut Past, record: &Record, kind: Change) -> Result<Option<VersionId>> {
-        let (moment, how) = (record.begin.nanos(), How::change(kind, true));
+        let (moment, how) = (record.begin, How::change(kind, true));
         let known = self.known_past(past, record)?;
         if past.came.0 != moment {
             past.came = (moment, HashSet::new());
@@ -156,7 +158,7 @@ impl Transaction<'_> {
                 None
             });
         }
-        let facts = Facts { modified: Some(record.mtime.nanos()), ..facts_of(record) };
+        let facts = Facts { modified: Some(record.mtime), ..facts_of(record) };
         let version = self.weave(past, known, Some(record), |timeline| {
             let is_there = timeline.changed(moment, how, &facts);
             timeline.spans.iter().rposition(|span| span.begin == moment && span.how == Some(how)).filter(|_| is_there)
@@ -185,7 +187,7 @@ impl Transaction<'_> {
     /// # Errors
     /// If SQLite fails.
     pub fn absent_then(&mut self, past: &mut Past, at: Datetime, after: NameId) -> Result<Option<NameId>> {
-        let moment = at.nanos();
+        let moment = at;
         let page: Vec<(NameId, bool)> = self
             .connection()
             .prepare_cached(
@@ -305,13 +307,13 @@ impl Transaction<'_> {
                 _ => None,
             })
             .collect();
-        let (mut begin, mut end) = (i64::MAX, i64::MIN);
+        let (mut begin, mut end) = (Datetime::MAX, Datetime::MIN);
         let (mut version, mut told) = (None, None);
         for (index, span) in after.iter().enumerate() {
             let row = match (span.origin, record) {
                 (Origin::Row(row), _) if rows.get(&row) == Some(&span) => row,
                 (Origin::Row(row), _) => {
-                    begin = begin.min(rows.get(&row).map_or(i64::MAX, |before| before.begin));
+                    begin = begin.min(rows.get(&row).map_or(Datetime::MAX, |before| before.begin));
                     self.is_in_force(row, span)?;
                     row
                 }
@@ -328,7 +330,7 @@ impl Transaction<'_> {
                 (Origin::Told, None) => continue,
             };
             if !matches!(span.origin, Origin::Row(row) if rows.get(&row) == Some(&span)) {
-                (begin, end) = (begin.min(span.begin), end.max(span.until.unwrap_or(i64::MIN)));
+                (begin, end) = (begin.min(span.begin), end.max(span.until.unwrap_or(Datetime::MIN)));
             }
             if wanted == Some(index) {
                 version = Some(row);
@@ -407,7 +409,7 @@ impl Transaction<'_> {
     /// A version that was not known.
     fn insert_told(&mut self, names: Names, record: &Record, span: &Span) -> Result<VersionId> {
         let heir_of = self.same_bytes_before(names, record)?;
-        let record = Record { begin: Datetime::from_nanos(span.begin), ..record.clone() };
+        let record = Record { begin: span.begin, ..record.clone() };
         let how = span.how.unwrap_or(How::listed(Change::Created));
         let version = self.insert_version(names.own, NOBODY, &record, heir_of, how)?;
         self.is_in_force(version, span)?;
@@ -426,7 +428,7 @@ impl Transaction<'_> {
         if same_words {
             return Ok(());
         }
-        for url in extra.own_mementos(&record.uri, &record.hashes, length, record.begin, record.mtime.nanos()) {
+        for url in extra.own_mementos(&record.uri, &record.hashes, length, record.begin, record.mtime) {
             self.connection()
                 .prepare_cached("INSERT OR IGNORE INTO memento (version, url, negotiated) VALUES (?1, ?2, 0)")?
                 .execute(params![version, url])?;

@@ -83,7 +83,7 @@ pub struct Transaction<'w> {
     pub(in crate::catalog) tree: Tree,
     pub(in crate::catalog) next_version: VersionId,
     /// When it was begun, by our clock.
-    pub(in crate::catalog) now: i64,
+    pub(in crate::catalog) now: Datetime,
     /// Resources whose versions changed, where archives remember any: what lies between is put right at the end.
     pub(in crate::catalog) remembered: Remembered,
     pub(in crate::catalog) seen: Numbers,
@@ -101,7 +101,7 @@ pub struct Transaction<'w> {
     /// Whether it brought a resource of which neither a hash nor a time of modification is listed.
     pub(in crate::catalog) timeless: Cell<bool>,
     /// Versions that went earlier than is known, and when: that is kept when it is told what came between.
-    pub(in crate::catalog) went_before: HashMap<VersionId, i64>,
+    pub(in crate::catalog) went_before: HashMap<VersionId, Datetime>,
     /// The sync that this step is, where it is not the first of its set.
     pub(in crate::catalog) sync: Option<i64>,
     pub(in crate::catalog) recent: Recent,
@@ -128,7 +128,7 @@ impl<'w> Transaction<'w> {
         filter: Arc<Filter>,
         gate: Arc<Gate>,
     ) -> Self {
-        let now = Datetime::now().nanos();
+        let now = Datetime::now();
         Self {
             transaction,
             mapper,
@@ -272,15 +272,15 @@ impl<'w> Transaction<'w> {
                 self.seen.insert(id);
             }
         }
-        let begin = record.begin.nanos();
-        self.tree.span(parent, begin, i64::MIN);
+        let begin = record.begin;
+        self.tree.span(parent, begin, Datetime::MIN);
         self.tree.changes.from(begin);
         self.tree.count(&self.transaction, parent, name, 1)?;
         *self.resources.entry(rset).or_insert(0) += 1;
         if left_out {
             self.mark(rset, parent, name_id, true)?;
         } else if row.is_some_and(|row| row.was_left_out()) {
-            self.tree.changes.from(i64::MIN);
+            self.tree.changes.from(Datetime::MIN);
         }
         Ok(version)
     }
@@ -305,8 +305,8 @@ impl<'w> Transaction<'w> {
             .prepare_cached("UPDATE name SET version = ?2, changed = ?3 WHERE id = ?1")?
             .execute(params![name, next, self.now])?;
         self.history_changed(name)?;
-        self.tree.span(spot.parent, record.begin.nanos(), i64::MIN);
-        self.tree.changes.from(record.begin.nanos());
+        self.tree.span(spot.parent, record.begin, Datetime::MIN);
+        self.tree.changes.from(record.begin);
         self.tree.count(&self.transaction, spot.parent, &spot.name, 0)?;
         if !self.filter.is_for_all() {
             let left_out = self.leaves_out(spot.directory, &spot.name, record)?;
@@ -372,7 +372,7 @@ impl<'w> Transaction<'w> {
             true => "begin = min(begin, ?2), until = ?2",
             false => "until = max(begin, ?2)",
         };
-        let until: i64 = self
+        let until: Datetime = self
             .transaction
             .prepare_cached(&format!(
                 "UPDATE version SET {span}, gone = ?3, went = ?4, ended = ?5 WHERE id = ?1 RETURNING until"
@@ -721,7 +721,7 @@ impl<'w> Transaction<'w> {
     /// # Errors
     /// If SQLite fails; then nothing has changed.
     pub fn commit(mut self) -> Result<Changes> {
-        let now = Datetime::now().nanos();
+        let now = Datetime::now();
         self.rearrange_remembered()?;
         self.tree.settle(&self.transaction, now)?;
         self.tree.collapse(&self.transaction)?;

@@ -206,7 +206,7 @@ impl Writer {
                  WHERE p.bytes > 0 AND p.indexed)
              WHERE (used, place) > (?2, ?3) ORDER BY used, place LIMIT ?4",
         ))?;
-        let (used, place) = after.map_or((i64::MIN, 0), |after| {
+        let (used, place) = after.map_or((Datetime::MIN, 0), |after| {
             (after.used, after.id * 2 + i64::from(matches!(after.stored, Stored::Package(_))))
         });
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);

@@ -28,7 +28,7 @@ impl Contents {
             .ask(|reader| reader.mementos(row.id))
             .map_err(|error| self.failed(row.id, error.to_string()))?;
         let length = expected(row).length;
-        for url in row.extra.own_mementos(&row.uri, &row.hashes, length, row.begin, row.mtime.nanos()) {
+        for url in row.extra.own_mementos(&row.uri, &row.hashes, length, row.begin, row.mtime) {
             if !mementos.iter().any(|known| known.url == url) {
                 let known = MementoRow { url, datetime: None, negotiated: false, gone: false, original: false };
                 mementos.insert(0, known);

@@ -40,7 +40,7 @@ const MOST_REMEMBERED: usize = 20_000;
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
     /// When what is known was had, or ceased to be fresh, in nanoseconds; 0 if nothing was asked.
-    pub as_of: i64,
+    pub as_of: Datetime,
     /// When it was had last.
     pub when: Option<Datetime>,
     /// Why it could not be had last.
@@ -154,7 +154,7 @@ impl History {
         let until = outcome.holds_until();
         let fresh = self.context.config.offline || Datetime::now().nanos() < until;
         Asked {
-            as_of: if fresh { outcome.at.nanos() } else { until },
+            as_of: if fresh { outcome.at } else { Datetime::from_nanos(until) },
             when: outcome.well,
             trouble: outcome.trouble.map(|failed| failed.why),
         }

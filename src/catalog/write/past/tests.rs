@@ -73,14 +73,17 @@ fn layout(
 fn walk(writer: &Writer, directory: NameId, moment: i64, at: &str, found: &mut BTreeSet<(String, u64)>) {
     let mut below = Vec::new();
     let list = |reader: &Reader| {
-        reader.list_at(directory, moment, None, |entry| {
+        reader.list_at(directory, Datetime::from_nanos(moment), None, |entry| {
             below.push(entry);
             true
         })
     };
     writer.readers().ask(list).unwrap();
     for entry in below {
-        let same = writer.readers().ask(|reader| reader.lookup_at(directory, &entry.name, moment)).unwrap();
+        let same = writer
+            .readers()
+            .ask(|reader| reader.lookup_at(directory, &entry.name, Datetime::from_nanos(moment)))
+            .unwrap();
         assert_eq!(same.map(|node| node.ino()), Some(entry.node.ino()), "{at}/{} at {moment}", entry.name);
         let path = if at.is_empty() { entry.name.clone() } else { format!("{at}/{}", entry.name) };
         match entry.node {
