@@ -20,7 +20,7 @@ use older::{Form, Older};
 
 /// Why a document could not be read, or not to its end. What was read before stands, but says
 /// nothing of what the document does not list.
-#[derive(Debug, Error)]
+#[derive(Clone, Debug, Error)]
 #[error("{url}: line {line}, column {column}: {problem}")]
 pub struct DocumentError {
     /// The document's URL or file name.

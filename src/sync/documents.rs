@@ -2,7 +2,7 @@
 //! is known of packages.
 //!
 //! Layout, each line uses only those above it:
-//! - `spooled`
+//! - `spooled`, `staged`
 //! - `align`, `outline`
 //! - `fetch`
 //! - `editions`, `listing`, `order`
@@ -19,3 +19,4 @@ pub(super) mod lists;
 pub(super) mod order;
 pub(super) mod outline;
 pub(super) mod spooled;
+mod staged;

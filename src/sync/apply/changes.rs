@@ -238,14 +238,14 @@ async fn surveyed(
     covered: Option<Datetime>,
     budget: &Arc<Budget>,
 ) -> Result<Vec<(Spooled, Survey)>, SyncError> {
-    let (budget, status) = (Arc::clone(budget), Arc::clone(&context.status));
+    let (budget, status, store) = (Arc::clone(budget), Arc::clone(&context.status), Arc::clone(&context.store));
     // Documents that only the history needs do not use up the budget of the tree.
     let history_budget = Budget::new(&context.config.bounds);
     let surveyed = priority::run(move || {
         let mut all = Vec::new();
         for document in documents {
             let is_past = document.ended_before(covered);
-            match order::survey(&document, &feed, covered, if is_past { &history_budget } else { &budget }) {
+            match order::survey(&document, &feed, covered, if is_past { &history_budget } else { &budget }, &store) {
                 Ok(survey) => all.push((document, survey)),
                 Err(Unsurveyed::Beyond(beyond)) if is_past => {
                     status.warning(&format!("{}: {beyond}; {NOT_IN_HISTORY}", document.row.url));
@@ -456,7 +456,7 @@ pub(in crate::sync) fn tell(
     let feed = Feed::new(&told.url, Capability::ChangeNotification);
     for delivered in &told.deliveries {
         let document = delivered.spooled(&told.url, store, &told.bounds, told.prefer.clone())?;
-        let survey = match order::survey(&document, &feed, set.cursor, &Budget::new(&told.bounds)) {
+        let survey = match order::survey(&document, &feed, set.cursor, &Budget::new(&told.bounds), store) {
             Ok(survey) => survey,
             Err(Unsurveyed::Disk(error)) => {
                 return Err(CatalogError::Io { path: store.root().display().to_string(), error });

@@ -19,7 +19,7 @@ use crate::patch::Kind;
 use crate::path::Mapper;
 use crate::store::Store;
 use crate::sync::documents::follow::NOT_IN_HISTORY;
-use crate::sync::documents::order::{Broken, Survey};
+use crate::sync::documents::order::Survey;
 use crate::sync::documents::spooled::Spooled;
 use crate::sync::documents::{fetch, order};
 use crate::sync::status::Status;
@@ -139,7 +139,7 @@ impl<'s, 'w> Step<'s, 'w> {
             self.stale.clear();
         }
         let (mut number, mut skipped_versions) = (0_u64, 0_u64);
-        let broken = order::each(document, survey, self.store, &mut warnings, |entry, warnings| {
+        let read = order::each(survey, &mut warnings, |entry, warnings| {
             number += 1;
             if number.is_multiple_of(1000) {
                 self.status.update(|progress| progress.entries += 1000);
@@ -211,7 +211,10 @@ impl<'s, 'w> Step<'s, 'w> {
                 attacher.give_change(self.transaction, &entry, &record, version)?;
             }
             Ok::<(), CatalogError>(())
-        })?;
+        });
+        let store = self.store;
+        let disk = |error| CatalogError::Io { path: store.root().display().to_string(), error };
+        let broken = read.map_err(|error| error.into_error(disk))?;
         self.status.update(|progress| progress.entries += number % 1000);
         fetch::check_growth(self.transaction, self.store, &document.bounds)?;
         for warning in warnings.lines() {
@@ -231,14 +234,7 @@ impl<'s, 'w> Step<'s, 'w> {
         if let Some(attacher) = attacher {
             self.fresh.push(attacher.finish(self.transaction, self.status)?);
         }
-        let broken = match broken {
-            None => None,
-            Some(Broken::Document(error)) => Some(format!("{}: {error}", document.row.url)),
-            // That is no reason to do without what it says.
-            Some(Broken::Disk(error)) => {
-                return Err(CatalogError::Io { path: self.store.root().display().to_string(), error });
-            }
-        };
+        let broken = broken.map(|error| format!("{}: {error}", document.row.url));
         if let Some(why) = broken.as_ref().filter(|_| document.ended_before(self.set.cursor)) {
             self.status.warning(&format!("{why}; {NOT_IN_HISTORY}"));
         } else if let Some(why) = &broken {

@@ -11,7 +11,7 @@ use crate::path::Mapper;
 use crate::sync::apply::attach::Attacher;
 use crate::sync::context::Context;
 use crate::sync::documents::fetch::Budget;
-use crate::sync::documents::order::{Broken, Survey, Unsurveyed};
+use crate::sync::documents::order::{Interrupted, Survey, Unsurveyed};
 use crate::sync::documents::spooled::Spooled;
 use crate::sync::documents::{fetch, order};
 use crate::sync::error::SyncError;
@@ -137,11 +137,12 @@ pub(in crate::sync) async fn survey(
     let (store, status) = (Arc::clone(&context.store), Arc::clone(&context.status));
     let looked = tokio::task::spawn_blocking(move || {
         let feed = Feed::new(&document.row.url, Capability::ChangeList);
-        let survey =
-            order::survey(&document, &feed, None, &Budget::new(&document.bounds)).map_err(|error| match error {
+        let survey = order::survey(&document, &feed, None, &Budget::new(&document.bounds), &store).map_err(
+            |error| match error {
                 Unsurveyed::Disk(error) => SyncError::Cache(error.to_string()),
                 Unsurveyed::Beyond(beyond) => SyncError::Unfit(format!("{}: {beyond}", document.row.url)),
-            })?;
+            },
+        )?;
         let attacher = document.package.as_ref().and_then(|package| {
             Attacher::new(package, &document).map_err(|error| status.error(&error.to_string())).ok()
         });
@@ -149,16 +150,15 @@ pub(in crate::sync) async fn survey(
         let (mut moments, mut timeless) = (Vec::new(), 0);
         if survey.unusable().is_none() {
             let mut skipped = Warnings::default();
-            let looked = order::each(&document, &survey, &store, &mut skipped, |entry, warnings| {
+            let read = order::each(&survey, &mut skipped, |entry, warnings| {
                 match moment(&Facts::of_entry(&entry, warnings), &document) {
                     Some(moment) if moment <= now => moments.push(moment.nanos()),
                     _ => timeless += 1,
                 }
                 Ok::<(), SyncError>(())
-            })?;
-            if let Some(Broken::Disk(error)) = looked {
-                return Err(SyncError::Cache(error.to_string()));
-            }
+            });
+            // Where the document breaks off, the survey says.
+            read.map_err(|error| error.into_error(|error| SyncError::Cache(error.to_string())))?;
         }
         moments.sort_unstable();
         let broken = survey.cut().map(str::to_owned);
@@ -193,14 +193,13 @@ impl Changes {
     /// Reads what happened from one moment until another, in the order of time.
     pub(in crate::sync) fn read(&self, context: &Context, from: Datetime, until: Datetime) -> Coming {
         let (to, batches) = mpsc::channel(1);
-        let (mapper, status, store) =
-            (Arc::clone(&context.mapper), Arc::clone(&context.status), Arc::clone(&context.store));
+        let (mapper, status) = (Arc::clone(&context.mapper), Arc::clone(&context.status));
         let (document, survey) = (Arc::clone(&self.document), Arc::clone(&self.survey));
         let last = self.moments.last().is_none_or(|last| *last < until.nanos());
         let mut giver = Giver { batch: Vec::new(), to };
         let reading = tokio::task::spawn_blocking(move || {
             let mut warnings = Warnings::default();
-            let read = order::each(&document, &survey, &store, &mut warnings, |entry, warnings| {
+            let read = order::each(&survey, &mut warnings, |entry, warnings| {
                 let facts = Facts::of_entry(&entry, warnings);
                 let Some(moment) = moment(&facts, &document).filter(|moment| (from..until).contains(moment)) else {
                     return Ok(());
@@ -213,10 +212,9 @@ impl Changes {
                 giver.give(Told { record, kind, entry: document.of_manifest(entry) })
             });
             let broken = match read {
-                Err(Left) => return Ok(None),
-                Ok(Some(Broken::Disk(error))) => return Err(SyncError::Cache(error.to_string())),
-                Ok(Some(Broken::Document(error))) => Some(error.to_string()),
-                Ok(None) => None,
+                Err(Interrupted::Visitor(Left)) => return Ok(None),
+                Err(Interrupted::Disk(error)) => return Err(SyncError::Cache(error.to_string())),
+                Ok(broken) => broken.map(|error| error.to_string()),
             };
             // Nobody takes any more what is left where a step failed, which says so itself.
             let _ = giver.flush();

@@ -6,16 +6,15 @@
 //! take no part in that.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::hash::{BuildHasher as _, RandomState};
-use std::io::{BufRead as _, BufReader, BufWriter, Seek as _, SeekFrom, Write as _};
 
 use sha2::{Digest as _, Sha256};
 
 use super::align;
 use super::align::{Continues, align, overlap};
 use super::fetch::Budget;
-use super::spooled::{About, Entries, Spooled, digest_entry};
+use super::spooled::{About, Spooled, digest_entry};
+use super::staged::{Staged, Staging};
 use crate::bounds::{self, Beyond};
 use crate::catalog::{Beginning, Feed};
 use crate::document::{Change, Datetime, DocumentError, Entry, Facts, Warnings};
@@ -62,6 +61,8 @@ pub(in crate::sync) struct Survey {
     pub(in crate::sync) withdrawn: bool,
     /// From here on, in that order, changes without a time have happened since the edition before.
     pub(in crate::sync) new_from: u64,
+    /// Its entries.
+    staged: Staged,
     /// Why it cannot be read to its end.
     cut: Option<String>,
 }
@@ -123,6 +124,7 @@ pub(in crate::sync) fn survey(
     feed: &Feed,
     covered: Option<Datetime>,
     budget: &Budget,
+    store: &Store,
 ) -> Result<Survey, Unsurveyed> {
     let mut times = Vec::new();
     let mut digests = Vec::new();
@@ -136,18 +138,22 @@ pub(in crate::sync) fn survey(
     let resources = RandomState::new();
     let mut known = None;
     let mut skipped = Warnings::default();
-    let mut cut = None;
+    let (mut cut, mut broken) = (None, None);
+    let mut staging = Staging::new(store)?;
     // What is wrong with the entries, and where the list breaks off, is reported when they are applied.
-    if let Ok(mut reader) = document.entries(&document.row.url) {
-        loop {
+    match document.entries(&document.row.url) {
+        Err(error) => broken = Some(error),
+        Ok(mut reader) => loop {
             let entry = match reader.next() {
                 Ok(Some(entry)) => entry,
                 Ok(None) => break,
                 Err(error) => {
                     cut = Some(error.to_string());
+                    broken = Some(error);
                     break;
                 }
             };
+            staging.add(&entry)?;
             budget.take()?;
             yield_between_entries(times.len());
             if times.len() as u64 >= document.bounds.changes {
@@ -177,7 +183,7 @@ pub(in crate::sync) fn survey(
                     lengths = 0;
                 }
             }
-        }
+        },
     }
     // An edition is compared with the next one of the same list alone.
     let before = if feed.edition.url == document.row.url { feed.edition.entries.as_slice() } else { &[] };
@@ -220,6 +226,7 @@ pub(in crate::sync) fn survey(
         },
         withdrawn: alignment.withdrawn && cut.is_none(),
         new_from: alignment.new_from,
+        staged: staging.finish(broken)?,
         cut,
     })
 }
@@ -323,104 +330,58 @@ fn by(keys: impl Iterator<Item = Datetime>) -> Order {
     Order::Sorted(places)
 }
 
-/// Why changes could not be read on.
+/// Why not all entries of a list were visited.
 #[derive(Debug)]
-pub(in crate::sync) enum Broken {
-    /// The list breaks off.
-    Document(DocumentError),
-    /// It could not be brought into order here.
+pub(in crate::sync) enum Interrupted<E> {
+    /// They cannot be read from the disk.
     Disk(std::io::Error),
+    /// The visitor failed.
+    Visitor(E),
+}
+
+impl<E> Interrupted<E> {
+    /// The error of the visitor, or what `disk` makes of an error of the disk.
+    pub(in crate::sync) fn into_error(self, disk: impl FnOnce(std::io::Error) -> E) -> E {
+        match self {
+            Self::Disk(error) => disk(error),
+            Self::Visitor(error) => error,
+        }
+    }
+}
+
+impl<E> From<std::io::Error> for Interrupted<E> {
+    fn from(error: std::io::Error) -> Self {
+        Self::Disk(error)
+    }
 }
 
 /// Visits the entries of a list that are not known to be in the tree, in the order in which the changes
-/// happened, until `visit` fails.
+/// happened, until `visit` fails. Returns where the list breaks off.
 ///
 /// # Errors
-/// What `visit` returns. Where the list breaks off is the second part of the answer.
+/// What `visit` returns, and if the entries cannot be read from the disk.
 pub(in crate::sync) fn each<E>(
-    document: &Spooled,
     survey: &Survey,
-    store: &Store,
     warnings: &mut Warnings,
     mut visit: impl FnMut(Entry, &mut Warnings) -> Result<(), E>,
-) -> Result<Option<Broken>, E> {
-    let mut reader = match document.entries(&document.row.url) {
-        Ok(reader) => reader,
-        Err(error) => return Ok(Some(Broken::Document(error))),
-    };
-    let places = match &survey.order {
-        Order::AsWritten => None,
-        Order::Backwards => Some((0..u32::try_from(survey.entries).unwrap_or(u32::MAX)).rev().collect()),
-        Order::Sorted(places) => Some(places.clone()),
-    };
-    let Some(places) = places else {
-        let mut place = 0;
-        return loop {
-            match reader.next() {
-                Ok(None) => break Ok(None),
-                Err(error) => break Ok(Some(Broken::Document(error))),
-                Ok(Some(entry)) => {
-                    yield_between_entries(place);
-                    place += 1;
-                    if place as u64 > survey.done {
-                        visit(entry, warnings)?;
-                    }
-                }
-            }
-        };
-    };
-    let mut staged = match Staged::new(store, &mut reader) {
-        Ok(staged) => staged,
-        Err(error) => return Ok(Some(Broken::Disk(error))),
-    };
-    let done = usize::try_from(survey.done).unwrap_or(usize::MAX);
-    for (number, place) in places.into_iter().enumerate().skip(done) {
-        yield_between_entries(number);
-        match staged.entry(place) {
-            Ok(Some(entry)) => visit(entry, warnings)?,
-            Ok(None) => {}
-            Err(error) => return Ok(Some(Broken::Disk(error))),
+) -> Result<Option<DocumentError>, Interrupted<E>> {
+    let (staged, done) = (&survey.staged, usize::try_from(survey.done).unwrap_or(usize::MAX));
+    let mut visit_all = |entries: &mut dyn Iterator<Item = std::io::Result<Entry>>| {
+        for (number, entry) in entries.enumerate() {
+            yield_between_entries(number);
+            visit(entry?, warnings).map_err(Interrupted::Visitor)?;
         }
+        Ok::<(), Interrupted<E>>(())
+    };
+    match &survey.order {
+        Order::AsWritten => visit_all(&mut staged.entries()?.skip(done))?,
+        Order::Backwards => {
+            let places = (0..u32::try_from(survey.entries).unwrap_or(u32::MAX)).rev();
+            visit_all(&mut staged.at_places(places.skip(done))?)?;
+        }
+        Order::Sorted(places) => visit_all(&mut staged.at_places(places.iter().copied().skip(done))?)?,
     }
-    Ok(staged.broken.map(Broken::Document))
-}
-
-/// The entries of a list on the disk, so that they can be read in another order than they were written in.
-struct Staged {
-    lines: BufReader<File>,
-    offsets: Vec<u64>,
-    broken: Option<DocumentError>,
-}
-
-impl Staged {
-    fn new(store: &Store, reader: &mut Entries<'_>) -> std::io::Result<Self> {
-        let mut file = BufWriter::new(store.spool()?.into_file());
-        let mut offsets = Vec::new();
-        let mut offset = 0;
-        let broken = loop {
-            match reader.next() {
-                Ok(None) => break None,
-                Err(error) => break Some(error),
-                Ok(Some(entry)) => {
-                    let mut line = serde_json::to_vec(&entry)?;
-                    line.push(b'\n');
-                    file.write_all(&line)?;
-                    offsets.push(offset);
-                    offset += line.len() as u64;
-                }
-            }
-        };
-        let file = file.into_inner().map_err(std::io::IntoInnerError::into_error)?;
-        Ok(Self { lines: BufReader::new(file), offsets, broken })
-    }
-
-    fn entry(&mut self, place: u32) -> std::io::Result<Option<Entry>> {
-        let Some(offset) = self.offsets.get(place as usize) else { return Ok(None) };
-        self.lines.seek(SeekFrom::Start(*offset))?;
-        let mut line = String::new();
-        self.lines.read_line(&mut line)?;
-        Ok(Some(serde_json::from_str(&line)?))
-    }
+    Ok(staged.broken.clone())
 }
 
 #[cfg(test)]
