@@ -53,6 +53,8 @@ pub use model::version_log::{VersionLog, Whence};
 pub use read::compare::{Compared, Comparison, Difference, Kept};
 pub use read::log::{ChangeRow, SyncRow};
 pub use read::snapshots::Ever;
+pub use write::changes::ToldChange;
+pub use write::channels::NewDelivery;
 pub use write::past::Past;
 pub use write::state::Recent;
 pub use write::transaction::{Transaction, Unseen};

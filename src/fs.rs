@@ -72,8 +72,7 @@ pub use related::Collections;
 pub use requests::{Kind, Requests};
 pub use tree::{Content, Tree};
 
-use crate::catalog::NameId;
-use crate::catalog::VersionId;
+use crate::catalog::{NameId, VersionId};
 use crate::document::Datetime;
 use crate::store::Body;
 

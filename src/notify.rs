@@ -237,83 +237,104 @@ impl Supervisor {
 
     /// Joins what is to be joined, and leaves what is not.
     fn arrange(&mut self, offered: Vec<OfferedChannel>) {
-        let context = &self.context;
-        context.board.offer(&offered);
+        self.context.board.offer(&offered);
+        let wanted = self.wanted(&offered);
+        self.leave_others(&wanted);
+        self.join_missing(&wanted);
+        let mut live: HashMap<SetId, bool> = HashMap::new();
+        for (id, one) in &wanted {
+            let is_live = self.note_standing(*id);
+            if one.channel.capability == Capability::ChangeNotification {
+                *live.entry(one.channel.rset).or_default() |= is_live;
+            }
+        }
+        let known = self.context.engine.sets().unwrap_or_default();
+        let all_live = !known.is_empty() && known.iter().all(|set| live.get(&set.id) == Some(&true));
+        self.context.engine.inbox().live(all_live);
+    }
+
+    /// The channels that are to be joined. Why the others are not is noted.
+    fn wanted<'o>(&self, offered: &'o [OfferedChannel]) -> HashMap<i64, &'o OfferedChannel> {
+        let Context { board, bounds, .. } = &*self.context;
         let mut wanted: HashMap<i64, &OfferedChannel> = HashMap::new();
-        let mut sets: HashMap<SetId, bool> = HashMap::new();
         // Half of the connections are left for documents and content.
-        let most_sockets = bounds::count(context.bounds.channels.min(context.bounds.connections / 2));
+        let most_sockets = bounds::count(bounds.channels.min(bounds.connections / 2));
         let mut sockets = 0;
-        for one in &offered {
+        for one in offered {
             let id = one.channel.id;
             if let Some(why) = self.unfit(one) {
-                context.board.set(id, Phase::Unused(why));
+                board.set(id, Phase::Unused(why));
                 continue;
             }
-            let rivals: Vec<&OfferedChannel> =
-                ranked(&offered, one).filter(|rival| self.unfit(rival).is_none()).collect();
             // Those before it, if all have been down for a while, give it their place.
-            let before: Vec<&&OfferedChannel> = rivals.iter().take_while(|rival| rival.channel.id != id).collect();
-            let down = |rival: &&&OfferedChannel| {
-                let id = rival.channel.id;
-                matches!(context.board.standing(id).phase, Phase::Denied(_))
-                    || self.down.get(&id).is_some_and(|since| since.elapsed() >= PATIENCE)
-            };
+            let mut before = ranked(offered, one)
+                .filter(|rival| self.unfit(rival).is_none())
+                .take_while(|rival| rival.channel.id != id);
+            if !before.all(|rival| self.is_down(rival.channel.id)) {
+                board.set(id, Phase::Unused("another channel tells the same".to_owned()));
+                continue;
+            }
             let stays_open = scheme(one) == Scheme::WebSocket;
-            if before.iter().all(down) && stays_open && sockets >= most_sockets {
+            if stays_open && sockets >= most_sockets {
                 let why = format!(
                     "{sockets} channels are joined, as many as {}={} and half of {}={} allow; this set is polled",
                     bounds::CHANNELS,
-                    context.bounds.channels,
+                    bounds.channels,
                     bounds::CONNECTIONS,
-                    context.bounds.connections
+                    bounds.connections
                 );
-                context.board.set(id, Phase::Unused(why));
-            } else if before.iter().all(down) {
-                sockets += usize::from(stays_open);
-                wanted.insert(id, one);
-            } else {
-                context.board.set(id, Phase::Unused("another channel tells the same".to_owned()));
+                board.set(id, Phase::Unused(why));
+                continue;
             }
+            sockets += usize::from(stays_open);
+            wanted.insert(id, one);
         }
-        let mut joined = self.joined.lock().unwrap_or_else(PoisonError::into_inner);
-        let leaving = &mut self.leaving;
+        wanted
+    }
+
+    /// Whether a channel has been down for a while, or is denied.
+    fn is_down(&self, id: i64) -> bool {
+        matches!(self.context.board.standing(id).phase, Phase::Denied(_))
+            || self.down.get(&id).is_some_and(|since| since.elapsed() >= PATIENCE)
+    }
+
+    fn leave_others(&mut self, wanted: &HashMap<i64, &OfferedChannel>) {
+        let Self { context, joined, leaving, .. } = self;
         leaving.retain(|_, task| !task.is_finished());
-        joined.retain(|id, task| {
+        joined.lock().unwrap_or_else(PoisonError::into_inner).retain(|id, task| {
             let stays = wanted.contains_key(id) && !task.is_finished();
             if !stays {
                 task.abort();
-                let context = Arc::clone(context);
-                let id = *id;
+                let (context, id) = (Arc::clone(context), *id);
                 leaving.insert(id, tokio::spawn(async move { websub::leave(&context, id).await }));
             }
             stays
         });
-        for (id, one) in &wanted {
-            // Whoever is being left is joined again when that is done.
-            if !leaving.contains_key(id) {
-                joined.entry(*id).or_insert_with(|| {
-                    context.board.set(*id, Phase::Joining);
-                    join(context, one)
-                });
-            }
-            let live = context.board.standing(*id).is_live();
-            if live {
-                // One that comes and goes is not there.
-                if self.up.entry(*id).or_insert_with(Instant::now).elapsed() >= LOOK {
-                    self.down.remove(id);
-                }
-            } else {
-                self.up.remove(id);
-                self.down.entry(*id).or_insert_with(Instant::now);
-            }
-            if one.channel.capability == Capability::ChangeNotification {
-                *sets.entry(one.channel.rset).or_default() |= live;
-            }
+    }
+
+    /// Joins what is not joined yet. Whoever is being left is joined again when that is done.
+    fn join_missing(&mut self, wanted: &HashMap<i64, &OfferedChannel>) {
+        let Self { context, joined, leaving, .. } = self;
+        let mut joined = joined.lock().unwrap_or_else(PoisonError::into_inner);
+        for (id, one) in wanted.iter().filter(|(id, _)| !leaving.contains_key(id)) {
+            joined.entry(*id).or_insert_with(|| {
+                context.board.set(*id, Phase::Joining);
+                join(context, one)
+            });
         }
-        let known = context.engine.sets().unwrap_or_default();
-        let live = !known.is_empty() && known.iter().all(|set| sets.get(&set.id) == Some(&true));
-        context.engine.inbox().live(live);
+    }
+
+    /// Notes since when a channel is live, or is not. Returns whether it is.
+    fn note_standing(&mut self, id: i64) -> bool {
+        let live = self.context.board.standing(id).is_live();
+        if !live {
+            self.up.remove(&id);
+            self.down.entry(id).or_insert_with(Instant::now);
+        } else if self.up.entry(id).or_insert_with(Instant::now).elapsed() >= LOOK {
+            // One that comes and goes is not there.
+            self.down.remove(&id);
+        }
+        live
     }
 
     /// Why a channel cannot be joined at all.

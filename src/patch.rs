@@ -229,6 +229,15 @@ pub enum PatchError {
     },
 }
 
+/// A patch, and how it is written.
+#[derive(Clone, Copy, Debug)]
+pub struct Patch<'p> {
+    /// Its format.
+    pub kind: Kind,
+    /// All of it.
+    pub bytes: &'p [u8],
+}
+
 /// Applies a patch to the old version's bytes, and gives the new version's.
 ///
 /// `fits` is asked of each way to write the result, likeliest first; the first for which it holds is given back. A
@@ -241,13 +250,13 @@ pub enum PatchError {
 /// [`PatchError::NoFit`] if the patch can be applied, but `fits` holds for none; the others if it cannot be: RFC 6902,
 /// section 5, and RFC 5261, section 5. A JSON Merge Patch that is JSON can always be applied.
 pub fn apply(
-    kind: Kind,
     old: &[u8],
-    patch: &[u8],
+    patch: Patch<'_>,
     length: Option<u64>,
     bounds: &Bounds,
     fits: &mut dyn FnMut(&[u8]) -> bool,
 ) -> Result<Vec<u8>, PatchError> {
+    let Patch { kind, bytes: patch } = patch;
     for (what, bytes) in [("the old version's size", old), ("the patch's size", patch)] {
         within(what, bytes.len(), bounds::count(bounds.patch))?;
     }

@@ -53,8 +53,6 @@ mod under_way;
 mod waits;
 mod writer;
 
-use crate::catalog::NameId;
-use crate::catalog::VersionId;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -62,7 +60,7 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::{mpsc, watch};
 
 use crate::bounds::{self, Bounds};
-use crate::catalog::{CatalogError, Changes, Filter, News, Pool, SetRow, Wish, Writer};
+use crate::catalog::{CatalogError, Changes, Filter, NameId, News, Pool, SetRow, VersionId, Wish, Writer};
 use crate::document::Datetime;
 use crate::path::Mapper;
 use crate::source::{Client, Discovery};
@@ -169,6 +167,39 @@ fn refilter(writer: &mut Writer, wish: Wish) -> Result<Changes, CatalogError> {
     shown
 }
 
+/// Opens the cache for a Source. The channels are for what a commit means for readers, and for members that are to be checked.
+fn open_context(
+    cache: &Path,
+    config: Config,
+    client: Arc<Client>,
+    mapper: Mapper,
+    (announce, unchecked): (mpsc::UnboundedSender<News>, mpsc::UnboundedSender<context::Unchecked>),
+) -> Result<Context, SyncError> {
+    let store = Store::open(cache, config.bounds.free)
+        .map_err(|error| SyncError::Cache(format!("{}: {error}", cache.display())))?;
+    let (store, mapper) = (Arc::new(store), Arc::new(mapper));
+    let mut writer = Writer::open(cache, Arc::clone(&mapper))?;
+    bind(&writer, cache, &config)?;
+    refilter(&mut writer, config.filter.clone())?;
+    if writer.meta(schedule::PUBLIC)?.is_some() {
+        client.reach().was_public();
+    }
+    let status = Arc::new(Status::default());
+    let readers = Arc::new(writer.readers());
+    let limits = Limits {
+        cache_size: config.cache_size.filter(|_| !config.content_all),
+        keep: config.keep,
+        log: config.bounds.log,
+    };
+    let files = OpenFiles::new(&config.bounds);
+    let write_queue =
+        WriteQueue::open(writer, (Arc::clone(&store), Arc::clone(&status)), announce, limits, files.clone())?;
+    fetch::tidy(&store, &readers).map_err(SyncError::Cache)?;
+    packages::tidy(&store, &readers, &write_queue)?;
+    let downloads = Downloads::new(client.connections());
+    Ok(Context { config, client, store, readers, mapper, write_queue, status, files, downloads, unchecked })
+}
+
 impl Engine {
     /// Opens the cache for a Source. What a commit means for readers is sent to `announce`. Call it
     /// within a tokio runtime.
@@ -183,43 +214,8 @@ impl Engine {
         announce: mpsc::UnboundedSender<News>,
     ) -> Result<Arc<Self>, SyncError> {
         let opened = SystemTime::now();
-        let store = Arc::new(
-            Store::open(cache, config.bounds.free)
-                .map_err(|error| SyncError::Cache(format!("{}: {error}", cache.display())))?,
-        );
-        let mapper = Arc::new(mapper);
-        let mut writer = Writer::open(cache, Arc::clone(&mapper))?;
-        bind(&writer, cache, &config)?;
-        refilter(&mut writer, config.filter.clone())?;
-        if writer.meta(schedule::PUBLIC)?.is_some() {
-            client.reach().was_public();
-        }
-        let status = Arc::new(Status::default());
-        let readers = Arc::new(writer.readers());
-        let limits = Limits {
-            cache_size: config.cache_size.filter(|_| !config.content_all),
-            keep: config.keep,
-            log: config.bounds.log,
-        };
-        let files = OpenFiles::new(&config.bounds);
-        let write_queue =
-            WriteQueue::open(writer, Arc::clone(&store), Arc::clone(&status), announce, limits, files.clone())?;
-        fetch::tidy(&store, &readers).map_err(SyncError::Cache)?;
-        packages::tidy(&store, &readers, &write_queue)?;
         let (unchecked, new_members) = mpsc::unbounded_channel();
-        let downloads = Downloads::new(client.connections());
-        let context = Arc::new(Context {
-            config,
-            client,
-            store,
-            readers,
-            mapper,
-            write_queue,
-            status,
-            files,
-            downloads,
-            unchecked,
-        });
+        let context = Arc::new(open_context(cache, config, client, mapper, (announce, unchecked))?);
         let (stale_hint, stale_hints) = mpsc::unbounded_channel();
         let history = History::new(Arc::clone(&context));
         let contents = Contents::new(Arc::clone(&context), stale_hint, &history);

@@ -469,7 +469,7 @@ impl Model {
     fn tree_is_one_of_the_source_s(&mut self) {
         // What is pushed may come before what the lists have. Nobody knows what is missing of a list in no order, and what can be
         // read of a list of resources that is cut short is there, with what it does not come to.
-        if self.kind.tells || self.kind.style.disorder || !self.knows_all() {
+        if self.kind.tells || self.kind.style.disorder || !self.knows_all() || self.is_partial() {
             let fresh = &self.history.told[self.applied..];
             let (gone, made): (Vec<_>, Vec<_>) = fresh.iter().partition(|one| one.kind == "deleted");
             let [gone, made] = [gone, made].map(|all| all.into_iter().map(|one| one.path.as_str()).collect());
@@ -566,6 +566,11 @@ impl Model {
 
     fn is_complete(&self) -> bool {
         self.mirror.status()["state"] == "complete"
+    }
+
+    /// Whether a list of resources was read in part, for want of one of changes: it adds, and deletes nothing.
+    fn is_partial(&self) -> bool {
+        self.mirror.status()["state"] == "partial"
     }
 
     /// What is said to be complete is what the Source has now.

@@ -15,18 +15,16 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::guard::Guard;
 use super::messages::{Progress, Report};
-use super::server;
 use super::task::Task;
-use super::{Done, Stop, confine, exit, logging};
+use super::{Done, Stop, confine, exit, logging, server};
 use crate::bounds::{self, Bounds};
 use crate::catalog::{CacheLock, News};
 use crate::fs::{Backing, Collections, Filesystem, Io, Moments, Requests, View, invalidate};
 use crate::mirror::{self, FirstSync, Mirror, MirrorConfig};
-use crate::printable;
 use crate::source::{Client, Discovery};
 use crate::store::private;
 use crate::sync::Engine;
-use crate::users;
+use crate::{printable, users};
 
 /// Where a daemon stands before it is confined.
 #[derive(Debug)]
@@ -222,19 +220,22 @@ fn limit_itself(bounds: &Bounds) -> Result<(), String> {
     Ok(())
 }
 
+fn config(task: &Task, cache: &Path) -> MirrorConfig {
+    MirrorConfig {
+        source: task.source.clone(),
+        directory: task.directory.clone(),
+        cache: cache.to_owned(),
+        options: task.options.clone(),
+    }
+}
+
 async fn serve(task: &Task, prepared: Prepared, exposed: bool, tell: &Tell) -> Done {
     let Prepared { place, client, listener, .. } = prepared;
     let place = &place;
     let failed = |error: String| Stop::new(exit::MOUNT_FAILED, error);
     let (announce, changes) = mpsc::unbounded_channel();
     let cache = place.cache.as_path();
-    let config = MirrorConfig {
-        source: task.source.clone(),
-        directory: task.directory.clone(),
-        cache: cache.to_owned(),
-        options: task.options.clone(),
-    };
-    let mirror = Mirror::open(config, client, listener, announce).map_err(failed)?;
+    let mirror = Mirror::open(config(task, cache), client, listener, announce).map_err(failed)?;
     let (engine, notifier) = (mirror.engine(), mirror.notifier());
     if exposed {
         // The secrets of its subscriptions may be known.

@@ -10,12 +10,11 @@ use serde_json::{Value, json};
 
 use super::meaning::Meaning;
 use super::{Done, Stop, exit, show};
-use crate::bounds;
 use crate::document::{Capability, Dialect, DocumentError, Entry, Facts, Head, Kind, Limits, Reader, looks_like_html};
-use crate::options;
 use crate::path::set_labels;
 use crate::printable::line;
 use crate::source::{Asked, CapabilityDocument, Client, Credentials, Discovery, Options as ClientOptions, discover};
+use crate::{bounds, options};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {

@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 use clap_complete::{Shell, generate};
 
 use super::{Done, Stop, show};
-use crate::bounds;
-use crate::options;
+use crate::{bounds, options};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {

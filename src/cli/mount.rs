@@ -8,10 +8,9 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::daemon;
 use super::messages::{Report, Request};
 use super::task::Task;
-use super::{Done, Stop, control, exit, guard, mounts, show};
+use super::{Done, Stop, control, daemon, exit, guard, mounts, show};
 use crate::options::Options;
 
 /// How a mount is asked for.

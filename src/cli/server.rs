@@ -11,9 +11,8 @@ use super::control::{SOCKET, TICK, say, short};
 use super::messages::{Progress, Request, Response};
 use super::{audit, log};
 use crate::catalog::{Ever, Wish};
-use crate::mirror;
-use crate::options;
 use crate::sync::{AuditScope, Engine, Trigger, Wanted};
+use crate::{mirror, options};
 
 /// The longest request in bytes.
 const MOST_REQUEST: u64 = 64 << 10;

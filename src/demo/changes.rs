@@ -120,21 +120,23 @@ impl Content {
                      {{\"op\": \"replace\", \"path\": \"/note\", \"value\": \"{note}\"}}]"
                 );
                 let patch = Some((patch, "application/json-patch+json", "json"));
-                self.put(at, json_path(record), JSON, json(record, revision), patch);
+                self.put(json_path(record), Resource::new(JSON, at, json(record, revision)), patch);
             }
             1 => {
                 let patch = format!("<diff><replace sel=\"record/revision/text()\">{revision}</replace></diff>\n");
                 let patch = Some((patch, "application/xml-patch+xml", "xml"));
-                self.put(at, xml_path(record), XML, xml(record, revision), patch);
+                self.put(xml_path(record), Resource::new(XML, at, xml(record, revision)), patch);
             }
             2 => {
                 let text = format!("News {round}: {}.\n", words(round + 5000, 12));
-                self.put(at, format!("/news/news-{round:04}.txt"), "text/plain", Make::Bytes(text.into()), None);
+                let resource = Resource::new("text/plain", at, Make::Bytes(text.into()));
+                self.put(format!("/news/news-{round:04}.txt"), resource, None);
             }
             _ if round >= NEWS => self.remove(at, format!("/news/news-{:04}.txt", round - NEWS)),
             _ => {
                 let text = format!("News {round}, corrected: {}.\n", words(round + 9000, 12));
-                self.put(at, format!("/news/news-{round:04}.txt"), "text/plain", Make::Bytes(text.into()), None);
+                let resource = Resource::new("text/plain", at, Make::Bytes(text.into()));
+                self.put(format!("/news/news-{round:04}.txt"), resource, None);
             }
         }
         let mut entries = String::new();
@@ -147,15 +149,8 @@ impl Content {
         }
     }
 
-    pub(super) fn put(
-        &mut self,
-        at: Datetime,
-        path: String,
-        media: &'static str,
-        make: Make,
-        patch: Option<(String, &'static str, &str)>,
-    ) {
-        let resource = Resource::new(media, at, make);
+    pub(super) fn put(&mut self, path: String, resource: Resource, patch: Option<(String, &'static str, &str)>) {
+        let at = resource.modified;
         let patch = patch.map(|(text, media, extension)| {
             let path = format!("/patches/{:06}.{extension}", self.history.made);
             let length = text.len();

@@ -110,13 +110,12 @@ impl Content {
         let (moment, original) = path.strip_prefix("/memento/")?.split_at_checked(DIGITS)?;
         let versions = self.versions.of(original)?;
         let chosen = versions.iter().position(|version| digits(version.modified) == moment)?;
-        Some(self.memento(method, headers, original, versions, chosen))
+        Some(self.memento((method, headers), original, versions, chosen))
     }
 
     fn memento(
         &self,
-        method: &Method,
-        headers: &HeaderMap,
+        (method, headers): (&Method, &HeaderMap),
         path: &str,
         versions: &VecDeque<Resource>,
         chosen: usize,

@@ -68,7 +68,7 @@ impl Running {
 
     fn record(&self, at: &str, revision: u64) {
         let mut content = self.content.write().unwrap();
-        content.put(moment(at), json_path(0), JSON, json(0, revision), None);
+        content.put(json_path(0), Resource::new(JSON, moment(at), json(0, revision)), None);
         content.tell();
     }
 

@@ -198,6 +198,12 @@ impl<'a> Reader<'a> {
         self.head.md.is_empty() && self.declares_terms
     }
 
+    /// The document's name in errors.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
     /// What was tolerated so far.
     #[must_use]
     pub fn warnings(&self) -> &Warnings {

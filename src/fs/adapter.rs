@@ -218,17 +218,17 @@ impl fuser::Filesystem for Filesystem {
             let (opened, io, contents) = (Arc::clone(&self.opened), Arc::clone(&self.io), Arc::clone(&self.contents));
             let unique = request.unique();
             return answer.then(move |answer| match answer {
-                Ok(()) => opened.open(unique, ino, through.and_then(|version| contents.ready(version)), &io, reply),
+                Ok(()) => opened.open(ino, through.and_then(|version| contents.ready(version)), &io, (unique, reply)),
                 // The kernel looks up the name once more, and finds the next version.
                 Err(error) => reply.error(errno(&error)),
             });
         }
         match resource {
             Some((version, Some(Choice { way: Way::Passthrough, .. }))) => {
-                self.opened.open(request.unique(), ino, self.contents.ready(version), &self.io, reply);
+                self.opened.open(ino, self.contents.ready(version), &self.io, (request.unique(), reply));
             }
             // There is nothing to choose by yet: kept count of, since it may still be open when there is.
-            Some((_, None)) => self.opened.open(request.unique(), ino, None, &self.io, reply),
+            Some((_, None)) => self.opened.open(ino, None, &self.io, (request.unique(), reply)),
             // What opens are to wait for, some time, is opened each time.
             Some((_, Some(Choice { way: Way::Kernel, .. }))) if self.no_open && !self.contents.has_timeless() => {
                 reply.error(errno(&FsError::NotImplemented))

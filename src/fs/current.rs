@@ -4,9 +4,7 @@ use super::attributes::{Attributes, Entry, ttl};
 use super::inodes::versions_ino;
 use super::listing::{DOT, DOT_DOT, Sink, after};
 use super::{control, versions};
-use crate::catalog::NameId;
-use crate::catalog::VersionId;
-use crate::catalog::{CatalogError, DirEntry, Inode, Node, ROOT, Reader, directory_ino};
+use crate::catalog::{CatalogError, DirEntry, Inode, NameId, Node, ROOT, Reader, VersionId, directory_ino};
 use crate::document::Datetime;
 
 /// The cookies of the directories in the root that are not the Source's.

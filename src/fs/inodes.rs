@@ -3,14 +3,13 @@
 //! `.versions` has a number for each name that there is or was; a moment has one for each directory of its tree,
 //! under a number of its own. Files are versions, wherever they lie.
 
-use crate::catalog::NameId;
 use crate::document::Datetime;
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Mutex, PoisonError};
 
 use super::control::DIRECTORY_INO;
-use crate::catalog::{Inode, ROOT};
+use crate::catalog::{Inode, NameId, ROOT};
 
 const VERSIONS: u64 = 1 << 58;
 const LINKS: u64 = 1 << 59;

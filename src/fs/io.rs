@@ -225,7 +225,7 @@ pub(super) struct Opened {
 
 impl Opened {
     /// Answers the open of an inode with that content, if it is here.
-    pub(super) fn open(&self, request: RequestId, ino: INodeNo, content: Option<Body>, io: &Io, reply: ReplyOpen) {
+    pub(super) fn open(&self, ino: INodeNo, content: Option<Body>, io: &Io, (request, reply): (RequestId, ReplyOpen)) {
         let open = match self.join(ino, None) {
             Some(open) => open,
             None => {

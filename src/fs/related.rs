@@ -6,7 +6,6 @@
 //! All of it is made when it is looked up, by indexes of the catalog, and nothing of it lasts in the kernel: a commit has
 //! nothing to invalidate. Every local user can ask for any of it, so requests are answered by threads of their own.
 
-use crate::catalog::NameId;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -17,7 +16,7 @@ use super::control::{self, Made, Snapshots};
 use super::error::FsError;
 use super::inodes::{URIS, collection_ino, links_ino};
 use super::listing::{Sink, add_dots};
-use crate::catalog::{CatalogError, Pool, ROOT, Reader, Related};
+use crate::catalog::{CatalogError, NameId, Pool, ROOT, Reader, Related};
 use crate::document::Datetime;
 use crate::path::shortened;
 

@@ -3,7 +3,6 @@
 //! Each request has a method that returns its [`Answer`], or, for listings, ends its [`Sink`]. What would wait for the
 //! Source, or would take a dispatch thread too long, is answered later, from another thread.
 
-use crate::catalog::VersionId;
 use crate::document::Datetime;
 use std::sync::Arc;
 
@@ -17,7 +16,7 @@ use super::listing::Sink;
 use super::related::{self, Collections, Relations};
 use super::versions::{self, Versions};
 use super::{Contents, current, xattr};
-use crate::catalog::{CatalogError, Inode, Node, Pool, ROOT, ROOT_INO, Reader};
+use crate::catalog::{CatalogError, Inode, Node, Pool, ROOT, ROOT_INO, Reader, VersionId};
 use crate::store::Body;
 
 /// The content of a regular file.

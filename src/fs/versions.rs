@@ -5,7 +5,6 @@
 //! so their attributes are asked for each time, and the time of the directory says whether they did. The tree as of
 //! a moment is kept by the kernel until the past changes.
 
-use crate::catalog::NameId;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -20,7 +19,8 @@ use super::inodes::{Moments, Place, moment_ino, versions_ino};
 use super::listing::{Sink, add_dots, after};
 use super::{Contents, xattr};
 use crate::catalog::{
-    CatalogError, DirEntry, Ever, Inode, Node, Pool, ROOT, ROOT_INO, Reader, VersionLog, directory_ino, version_ino,
+    CatalogError, DirEntry, Ever, Inode, NameId, Node, Pool, ROOT, ROOT_INO, Reader, VersionLog, directory_ino,
+    version_ino,
 };
 use crate::document::Datetime;
 use crate::path::SELF;

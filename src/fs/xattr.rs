@@ -1,7 +1,5 @@
 //! What the Source said of a resource, as extended attributes.
 
-use crate::catalog::NameId;
-use crate::catalog::VersionId;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -10,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use lru::LruCache;
 
 use super::Asked;
-use crate::catalog::{CatalogError, MementoRow, Reader, VersionRow};
+use crate::catalog::{CatalogError, MementoRow, NameId, Reader, VersionId, VersionRow};
 use crate::document::Datetime;
 use crate::printable;
 

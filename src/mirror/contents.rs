@@ -1,7 +1,6 @@
 //! The engine as the file system sees it, and the threads that answer what a dispatch thread must not.
 
-use crate::catalog::NameId;
-use crate::catalog::VersionId;
+use crate::catalog::{NameId, VersionId};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,12 +1,11 @@
 //! The versions of one resource, or what changed in a mirror, as `log` shows them.
 
-use crate::catalog::NameId;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
-use crate::catalog::{How, Pool, SyncRow, VersionLog, Whence};
+use crate::catalog::{How, NameId, Pool, SyncRow, VersionLog, Whence};
 use crate::document::Datetime;
 use crate::sync::Engine;
 

@@ -22,10 +22,9 @@ use url::{Url, form_urlencoded};
 
 use super::board::{Refusal, Standing};
 use super::{Context, signature};
-use crate::bounds;
-use crate::printable;
 use crate::source::parse_link_header;
 use crate::sync::{Channel, Subscription};
+use crate::{bounds, printable};
 
 /// The lease that is asked for, in seconds: ten days, as the Recommendation suggests.
 pub(super) const LEASE: u64 = 864_000;
@@ -280,7 +279,6 @@ async fn delivery(
     subscriber: &Subscriber,
     request: Request<Incoming>,
 ) -> Response<Body> {
-    let channel = subscriber.channel.id;
     let (head, body) = request.into_parts();
     // Of what is signed, the signature says whose it is, however the topic is spelled.
     let unbelieved = match names_another_topic(&head.headers, subscriber) {
@@ -317,9 +315,14 @@ async fn delivery(
         drop((body, turn));
         return refuse(context, subscriber, unbelieved).await;
     }
+    keep(context, subscriber, body).await
+}
+
+/// Keeps what was delivered, and answers for it.
+async fn keep(context: &Context, subscriber: &Subscriber, body: Bytes) -> Response<Body> {
     match tokio::time::timeout(BODY, context.engine.inbox().deliver(&subscriber.channel, body)).await {
         Ok(Ok(_)) => {
-            context.board.note(channel, Standing::believe);
+            context.board.note(subscriber.channel.id, Standing::believe);
             say(StatusCode::ACCEPTED, Body::empty())
         }
         // If it is kept after all, the hub's next try is the same again.

@@ -109,20 +109,23 @@ impl From<String> for Ended {
     }
 }
 
+/// A peer that sends pings and does not read gets as many pongs as the buffer holds.
+fn config(most: usize) -> WebSocketConfig {
+    WebSocketConfig::default()
+        .max_message_size(Some(most))
+        .max_frame_size(Some(most))
+        .read_buffer_size(BUFFER)
+        .write_buffer_size(0)
+        .max_write_buffer_size(BUFFER)
+}
+
 /// Joins once, and listens until it ends. `heard` is set when something came that told
 /// more than that something has changed.
 async fn once(context: &Context, offered: &OfferedChannel, heard: &mut bool) -> Result<(), Ended> {
     let (id, url) = (offered.channel.id, &offered.channel.url);
     let (connection, _permit) = context.client.upgrade(url).await.map_err(|error| error.to_string())?;
     let most = bounds::count(context.bounds.delivery.min(UNFINISHED / context.sockets().max(1)));
-    // A peer that sends pings and does not read gets as many pongs as the buffer holds.
-    let config = WebSocketConfig::default()
-        .max_message_size(Some(most))
-        .max_frame_size(Some(most))
-        .read_buffer_size(BUFFER)
-        .write_buffer_size(0)
-        .max_write_buffer_size(BUFFER);
-    let mut socket = WebSocketStream::from_raw_socket(connection, Role::Client, Some(config)).await;
+    let mut socket = WebSocketStream::from_raw_socket(connection, Role::Client, Some(config(most))).await;
     // What was sent before this moment is lost to us: from here on, nothing is.
     context.engine.inbox().joined(id).await.map_err(|error| error.to_string())?;
     context.board.set(id, Phase::Live);

@@ -349,29 +349,26 @@ impl Stay<'_> {
         }
     }
 
+    /// A subscription that was not asked for yet.
+    async fn fresh(&mut self, hub: String, topic: String) -> Result<Subscription, Failure> {
+        let token = unguessable::<24>().map_err(Failure::Other)?;
+        let callback = callback(self.context, &token);
+        let callback = callback.ok_or_else(|| Failure::Other("there is no callback".to_owned()))?;
+        let secret = unguessable::<32>().map_err(Failure::Other)?;
+        let fresh = Subscription { callback, token, secret, hub, topic, expires: None };
+        if !self.live {
+            // Whatever becomes of us, the hub's answer will be understood.
+            self.keep(Some(&fresh)).await?;
+        }
+        self.asked.push(fresh.clone());
+        Ok(fresh)
+    }
+
     async fn subscribe_at(&mut self, hub: String, topic: String) -> Result<(), Failure> {
         let known = self.asked.iter().find(|asked| asked.hub == hub && asked.topic == topic);
         let subscription = match known {
             Some(known) => known.clone(),
-            None => {
-                let token = unguessable::<24>().map_err(Failure::Other)?;
-                let callback = callback(self.context, &token);
-                let callback = callback.ok_or_else(|| Failure::Other("there is no callback".to_owned()))?;
-                let fresh = Subscription {
-                    callback,
-                    token,
-                    secret: unguessable::<32>().map_err(Failure::Other)?,
-                    hub,
-                    topic,
-                    expires: None,
-                };
-                if !self.live {
-                    // Whatever becomes of us, the hub's answer will be understood.
-                    self.keep(Some(&fresh)).await?;
-                }
-                self.asked.push(fresh.clone());
-                fresh
-            }
+            None => self.fresh(hub, topic).await?,
         };
         self.register(&subscription, Verification::Expected);
         // Of an earlier try.

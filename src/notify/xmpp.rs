@@ -181,22 +181,7 @@ async fn listen(
             continue;
         }
         match about.name() {
-            "items" => {
-                for item in about.children().filter(|child| child.is("item", ns::PUBSUB_EVENT)) {
-                    match item.children().next().map(|payload| bytes_of(payload, context.bounds.delivery)) {
-                        Some(Some(body)) => {
-                            // What cannot be kept is missed, and is looked for when the channel is joined again.
-                            context.engine.inbox().deliver(&offered.channel, body).await.map_err(failed)?;
-                        }
-                        Some(None) => {
-                            context.board.note(id, |standing| standing.refused.too_large += 1);
-                            context.engine.inbox().joined(id).await.map_err(failed)?;
-                        }
-                        // It only says that there is something.
-                        None => context.engine.inbox().joined(id).await.map_err(failed)?,
-                    }
-                }
-            }
+            "items" => deliver(context, offered, about).await.map_err(failed)?,
             "delete" => return Err(Ended::Broken("the node was deleted".to_owned())),
             "subscription" if about.attr("subscription") != Some("subscribed") => {
                 return Err(Ended::Broken("the service ended the subscription".to_owned()));
@@ -204,6 +189,24 @@ async fn listen(
             _ => {}
         }
     }
+}
+
+/// Delivers the items of an event.
+async fn deliver(context: &Context, offered: &OfferedChannel, items: &Element) -> Result<(), crate::sync::SyncError> {
+    let (inbox, id) = (context.engine.inbox(), offered.channel.id);
+    for item in items.children().filter(|child| child.is("item", ns::PUBSUB_EVENT)) {
+        match item.children().next().map(|payload| bytes_of(payload, context.bounds.delivery)) {
+            // What cannot be kept is missed, and is looked for when the channel is joined again.
+            Some(Some(body)) => drop(inbox.deliver(&offered.channel, body).await?),
+            Some(None) => {
+                context.board.note(id, |standing| standing.refused.too_large += 1);
+                inbox.joined(id).await?;
+            }
+            // It only says that there is something.
+            None => inbox.joined(id).await?,
+        }
+    }
+    Ok(())
 }
 
 /// Whether a message is of a service itself.

@@ -3,11 +3,10 @@
 //! The likeliest way keeps every token and white space of the old version and writes what is new as the old version's
 //! writer would have. Next come the same without keeping anything, and then the usual writers' ways.
 
-use super::Document;
-use super::Trial;
 use super::json::{self, BOM, Items, Member, Span, Text, Tree, Value};
 use super::json_number::Numbers;
 use super::json_string::Strings;
+use super::{Document, Trial};
 use std::borrow::Cow;
 
 /// How a document's white space is laid out.
@@ -84,6 +83,29 @@ pub(super) fn find(text: &Text, look: &Look, after: &Value, trial: &mut Trial<'_
         (false, true) => &[true, false],
         (false, false) => &[false, true],
     };
+    for plan in plans(style, &look.open, &facts, orders, trail) {
+        if trial.is_spent() {
+            return None;
+        }
+        let mut writer = Writer { text, plan: &plan, out: String::new(), most: trial.most() };
+        writer.out.push_str(text.get(look.lead));
+        writer.value(after, 0);
+        writer.out.push_str(plan.trail);
+        if writer.is_full() {
+            trial.written = trial.written.saturating_add(writer.out.len());
+            continue;
+        }
+        let bytes = if look.bom { [BOM, writer.out.as_bytes()].concat() } else { writer.out.into_bytes() };
+        if let Some(found) = trial.offer(bytes) {
+            return Some(found);
+        }
+    }
+    None
+}
+
+/// The ways to write a value, the likely ones first: as the old version was written, with the members in one of these `orders`; then
+/// as it is usual.
+fn plans<'a>(style: &'a Style, open: &Open, facts: &'a Facts, orders: &[bool], trail: &'a str) -> Vec<Plan<'a>> {
     let mut plans = Vec::new();
     for keep in [true, false] {
         let all_numbers = if keep { &facts.new_numbers } else { &facts.numbers };
@@ -93,7 +115,7 @@ pub(super) fn find(text: &Text, look: &Look, after: &Value, trial: &mut Trial<'_
             &[Fresh::Style]
         };
         let mut ranked = Vec::new();
-        for (a, style) in style.variants(&look.open).into_iter().enumerate() {
+        for (a, style) in style.variants(open).into_iter().enumerate() {
             for (b, &sorted) in orders.iter().enumerate() {
                 for (c, &numbers) in all_numbers.iter().enumerate() {
                     for (d, &fresh) in fresh.iter().enumerate() {
@@ -121,24 +143,7 @@ pub(super) fn find(text: &Text, look: &Look, after: &Value, trial: &mut Trial<'_
             }
         }
     }
-    for plan in plans {
-        if trial.is_spent() {
-            return None;
-        }
-        let mut writer = Writer { text, plan: &plan, out: String::new(), most: trial.most() };
-        writer.out.push_str(text.get(look.lead));
-        writer.value(after, 0);
-        writer.out.push_str(plan.trail);
-        if writer.is_full() {
-            trial.written = trial.written.saturating_add(writer.out.len());
-            continue;
-        }
-        let bytes = if look.bom { [BOM, writer.out.as_bytes()].concat() } else { writer.out.into_bytes() };
-        if let Some(found) = trial.offer(bytes) {
-            return Some(found);
-        }
-    }
-    None
+    plans
 }
 
 /// What the old version says nothing about.

@@ -8,12 +8,12 @@ mod xml;
 mod xml_appendix;
 mod xml_styles;
 
-use super::{Condition, Kind, PatchError};
+use super::{Condition, Kind, Patch, PatchError};
 use crate::bounds::{self, Bounds};
 
 /// As [`super::apply`], for a result of any length.
 fn apply(kind: Kind, old: &[u8], patch: &[u8], fits: &mut dyn FnMut(&[u8]) -> bool) -> Result<Vec<u8>, PatchError> {
-    super::apply(kind, old, patch, None, &Bounds::default(), fits)
+    super::apply(old, Patch { kind, bytes: patch }, None, &Bounds::default(), fits)
 }
 
 /// The first way to write the result.

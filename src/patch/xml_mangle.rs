@@ -52,8 +52,7 @@ impl<'a, 't> Mangle<'a, 't> {
     pub(super) fn new(
         target: &'a mut Tree<'t>,
         patch: &'a Tree<'t>,
-        operation: Id,
-        context: Id,
+        (operation, context): (Id, Id),
         added: &'a mut usize,
         steps: &'a mut Steps,
     ) -> Self {
@@ -195,29 +194,13 @@ impl<'a, 't> Mangle<'a, 't> {
         if self.outermost.iter().any(|(declared, its)| declared == prefix && *its == uri) {
             return Ok(same);
         }
-        if uri.is_empty() {
-            if !self.scope.contains_key("") && !is_hidden("") {
-                return Ok(same);
-            }
-        } else {
-            // In alphabetical order, the default namespace first.
-            let candidates: Vec<&String> = self
-                .scope
-                .iter()
-                .filter(|(candidate, its)| **its == uri && !is_hidden(candidate))
-                .map(|(candidate, _)| candidate)
-                .collect();
-            let chosen = if candidates.iter().any(|candidate| *candidate == prefix) {
-                Some(&same)
-            } else if self.context.1 == uri && candidates.contains(&&self.context.0) {
-                Some(&self.context.0)
-            } else {
-                candidates.iter().rev().find(|candidate| candidate.as_str() < prefix).or(candidates.first()).copied()
-            };
-            if let Some(chosen) = chosen.cloned() {
-                self.used.insert(chosen.clone());
-                return Ok(chosen);
-            }
+        if uri.is_empty() && !self.scope.contains_key("") && !is_hidden("") {
+            return Ok(same);
+        }
+        let chosen = if uri.is_empty() { None } else { self.declared_prefix(prefix, &uri, is_hidden) };
+        if let Some(chosen) = chosen {
+            self.used.insert(chosen.clone());
+            return Ok(chosen);
         }
         let is_taken = self.used.contains(prefix) || self.outermost.iter().any(|(declared, _)| declared == prefix);
         match own {
@@ -228,6 +211,25 @@ impl<'a, 't> Mangle<'a, 't> {
             _ => self.outermost.push((same.clone(), uri)),
         }
         Ok(same)
+    }
+
+    /// The prefix that a namespace has where it is put, the same one if that is possible.
+    fn declared_prefix(&self, prefix: &str, uri: &str, is_hidden: impl Fn(&str) -> bool) -> Option<String> {
+        // In alphabetical order, the default namespace first.
+        let candidates: Vec<&String> = self
+            .scope
+            .iter()
+            .filter(|(candidate, its)| **its == uri && !is_hidden(candidate))
+            .map(|(candidate, _)| candidate)
+            .collect();
+        if candidates.iter().any(|candidate| *candidate == prefix) {
+            return Some(prefix.to_owned());
+        }
+        if self.context.1 == uri && candidates.contains(&&self.context.0) {
+            return Some(self.context.0.clone());
+        }
+        let before = candidates.iter().rev().find(|candidate| candidate.as_str() < prefix);
+        before.or(candidates.first()).map(|chosen| (*chosen).clone())
     }
 }
 

@@ -190,7 +190,7 @@ impl<'a, 't> Run<'a, 't> {
         if !nodes.is_empty() {
             self.open_up(parent);
         }
-        let mut mangle = Mangle::new(self.target, self.patch, self.id, parent, self.added, self.steps);
+        let mut mangle = Mangle::new(self.target, self.patch, (self.id, parent), self.added, self.steps);
         for (offset, &node) in nodes.iter().enumerate() {
             mangle.put(parent, index + offset, node)?;
         }
@@ -229,7 +229,7 @@ impl<'a, 't> Run<'a, 't> {
             return fault(Condition::InvalidAttributeValue, "a namespace declaration is no attribute");
         }
         self.charge_scope(element)?;
-        let mut mangle = Mangle::new(self.target, self.patch, self.id, element, self.added, self.steps);
+        let mut mangle = Mangle::new(self.target, self.patch, (self.id, element), self.added, self.steps);
         let (prefix, missing) = mangle.attribute(prefix)?;
         if let Some(uri) = missing {
             if self.target.declaration(element, &prefix).is_some() {

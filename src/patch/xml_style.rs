@@ -143,6 +143,7 @@ pub(super) fn find(tree: &Tree<'_>, look: &Look, trial: &mut Trial<'_>) -> Optio
     None
 }
 
+/// The ways to write a tree, the likely ones first.
 fn plans<'a>(tree: &Tree<'_>, look: &Look) -> Vec<Plan<'a>> {
     let base = Plan {
         anew: Anew::Nothing,
@@ -153,9 +154,25 @@ fn plans<'a>(tree: &Tree<'_>, look: &Look) -> Vec<Plan<'a>> {
         end: None,
         crlf: look.crlf,
     };
+    let mut plans = near(tree, look, &base);
+    // Canonical XML differs from what is likely in more than one way.
+    let canonical = Writer {
+        empty: Empty::Long,
+        text_greater: true,
+        value_greater: false,
+        ascii: false,
+        no_cdata: true,
+        attributes: Attributes::Sorted,
+    };
+    plans.push(Plan { anew: Anew::Fresh, writer: canonical, emptied: Empty::Long, ..base.clone() });
+    plans.extend(far(&base));
+    plans
+}
+
+/// What is near to how the old version is written.
+fn near<'a>(tree: &Tree<'_>, look: &Look, base: &Plan<'a>) -> Vec<Plan<'a>> {
     let empties = [look.writer.empty, Empty::Short, Empty::Spaced, Empty::Long];
     let is_emptied = (0..tree.len()).any(|id| tree.node(id).emptied);
-    let mut plans = Vec::new();
     // What is new as it came, then as the old version's writer would have it.
     let mut near = Vec::new();
     let is_fresh = (0..tree.len()).any(|id| tree.node(id).fresh);
@@ -165,7 +182,7 @@ fn plans<'a>(tree: &Tree<'_>, look: &Look) -> Vec<Plan<'a>> {
             near.push(Plan { anew, writer, emptied: empty, ..base.clone() });
         }
     }
-    plans.extend(near.iter().cloned());
+    let mut plans = near.clone();
     if look.crlf {
         plans.extend(near.iter().map(|plan| Plan { crlf: false, ..plan.clone() }));
     }
@@ -188,20 +205,16 @@ fn plans<'a>(tree: &Tree<'_>, look: &Look) -> Vec<Plan<'a>> {
             plans.push(plan);
         }
     }
-    // Canonical XML differs from what is likely in more than one way.
-    let canonical = Writer {
-        empty: Empty::Long,
-        text_greater: true,
-        value_greater: false,
-        ascii: false,
-        no_cdata: true,
-        attributes: Attributes::Sorted,
-    };
-    plans.push(Plan { anew: Anew::Fresh, writer: canonical, emptied: Empty::Long, ..base.clone() });
+    plans
+}
+
+/// As libraries write a whole document anew.
+fn far<'a>(base: &Plan<'a>) -> Vec<Plan<'a>> {
+    let mut plans = Vec::new();
     let utf8 = Encoding::Utf8 { bom: false };
     let declarations = [
-        (None, look.encoding),
-        (Some(""), look.encoding),
+        (None, base.encoding),
+        (Some(""), base.encoding),
         (Some("<?xml version='1.0' encoding='UTF-8'?>\n"), utf8),
         (Some("<?xml version='1.0' encoding='utf-8'?>\n"), utf8),
         (Some("<?xml version='1.0' encoding='ASCII'?>\n"), Encoding::Direct { last: 0x7F }),

@@ -1,8 +1,7 @@
 //! Selectors: the subset of XPath 1.0 that RFC 5261 allows (section 4.1; as ABNF, RFC 7351, appendix B).
 
 use super::xml::{Id, Kind, Tree};
-use super::xml_tag;
-use super::{Condition, PatchError, Steps};
+use super::{Condition, PatchError, Steps, xml_tag};
 use std::borrow::Cow;
 
 /// What is wrong with a selector, or with what it finds.

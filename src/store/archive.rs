@@ -18,7 +18,7 @@ use flate2::read::DeflateDecoder;
 use flate2::{Decompress, FlushDecompress, Status};
 use thiserror::Error;
 use zip::CompressionMethod;
-use zip::read::Config;
+use zip::read::{Config, ZipFileEntry};
 use zip::result::ZipError;
 use zip::unstable::read::ZipIterable;
 
@@ -245,43 +245,49 @@ fn walk(
         if entry.is_dir() {
             continue;
         }
-        let name = entry.name_raw();
-        let method = match entry.compression() {
-            CompressionMethod::Stored => Some(Method::Stored),
-            CompressionMethod::Deflated => Some(Method::Deflated),
-            _ => None,
-        };
-        let kind = entry.external_attributes() >> 16 & 0o170_000;
-        let (compressed, content) = (entry.compressed_size(), entry.size());
-        let member = Member {
-            header: entry.header_start(),
-            compressed,
-            size: content,
-            crc: entry.crc32(),
-            name_length: u16::try_from(name.len()).unwrap_or(u16::MAX),
-            method: method.unwrap_or(Method::Stored),
-        };
-        // A type of 0 is no type: many writers leave it out.
-        let flaw = if leads_out(name) {
-            Some(Flaw::Name)
-        } else if !matches!(kind, 0 | 0o100_000) && entry.unix_mode().is_some() {
-            Some(Flaw::NotAFile)
-        } else if entry.encrypted() {
-            Some(Flaw::Encrypted)
-        } else if method.is_none() {
-            Some(Flaw::Method)
-        } else if member.least_end().is_none_or(|end| end > size) {
-            Some(Flaw::Outside)
-        } else if content > compressed.saturating_mul(bounds.unfolded).saturating_add(bounds.unfolded)
-            || (method == Some(Method::Stored) && content != compressed)
-        {
-            Some(Flaw::Bomb)
-        } else {
-            None
-        };
-        visit(name, member, flaw);
+        let (member, flaw) = judged(&entry, size, bounds);
+        visit(entry.name_raw(), member, flaw);
     }
     Ok(None)
+}
+
+/// A member of a package of this size, and what is wrong with it, if anything is.
+fn judged(entry: &ZipFileEntry<'_>, size: u64, bounds: &Bounds) -> (Member, Option<Flaw>) {
+    let name = entry.name_raw();
+    let method = match entry.compression() {
+        CompressionMethod::Stored => Some(Method::Stored),
+        CompressionMethod::Deflated => Some(Method::Deflated),
+        _ => None,
+    };
+    let kind = entry.external_attributes() >> 16 & 0o170_000;
+    let (compressed, content) = (entry.compressed_size(), entry.size());
+    let member = Member {
+        header: entry.header_start(),
+        compressed,
+        size: content,
+        crc: entry.crc32(),
+        name_length: u16::try_from(name.len()).unwrap_or(u16::MAX),
+        method: method.unwrap_or(Method::Stored),
+    };
+    // A type of 0 is no type: many writers leave it out.
+    let flaw = if leads_out(name) {
+        Some(Flaw::Name)
+    } else if !matches!(kind, 0 | 0o100_000) && entry.unix_mode().is_some() {
+        Some(Flaw::NotAFile)
+    } else if entry.encrypted() {
+        Some(Flaw::Encrypted)
+    } else if method.is_none() {
+        Some(Flaw::Method)
+    } else if member.least_end().is_none_or(|end| end > size) {
+        Some(Flaw::Outside)
+    } else if content > compressed.saturating_mul(bounds.unfolded).saturating_add(bounds.unfolded)
+        || (method == Some(Method::Stored) && content != compressed)
+    {
+        Some(Flaw::Bomb)
+    } else {
+        None
+    };
+    (member, flaw)
 }
 
 /// Whether a name is empty, absolute on Windows, or has a part that leads upwards. One that begins with a slash, as DSpace writes

@@ -345,15 +345,15 @@ mod tests {
 
     const HTTP: &str = "Content-Type: application/http; msgtype=response\r\n";
 
-    #[test]
-    fn what_was_served_is_found_and_nothing_else() {
+    /// A file with what servers sent, and with odd records.
+    fn served() -> String {
         let response = |uri: &str, head: &str, body: &str| {
             record(
                 &format!("WARC-Type: response\r\nWARC-Target-URI: {uri}\r\n{HTTP}"),
                 &format!("HTTP/1.1 {head}\r\n\r\n{body}"),
             )
         };
-        let file = [
+        [
             record("WARC-Type: warcinfo\r\nContent-Type: application/warc-fields\r\n", "software: x\r\n"),
             response("http://e.com/a", "200 OK\r\nContent-Type: text/plain", "first\n"),
             record(
@@ -381,7 +381,12 @@ mod tests {
                 1,
             ),
         ]
-        .concat();
+        .concat()
+    }
+
+    #[test]
+    fn what_was_served_is_found_and_nothing_else() {
+        let file = served();
         let (found, end) = read(file.as_bytes());
         end.unwrap();
         let bodies: Vec<(&str, &str)> =

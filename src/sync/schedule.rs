@@ -14,7 +14,6 @@ mod set;
 
 pub(super) use offers::{LACKING, PUBLIC};
 
-use crate::catalog::SetId;
 use offers::{choose, remember, remembered};
 
 use std::sync::Arc;
@@ -24,7 +23,7 @@ use super::documents::follow;
 use super::error::SyncError;
 use super::notification_body::Announced;
 use super::summary::{Summary, Trigger};
-use crate::catalog::SetRow;
+use crate::catalog::{SetId, SetRow};
 use crate::printable;
 use crate::source::FoundSet;
 

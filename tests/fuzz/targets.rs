@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use resourcesync::bounds::Bounds;
 use resourcesync::document::{Facts, Limits, Reader};
-use resourcesync::patch::{self, Kind};
+use resourcesync::patch::{self, Kind, Patch};
 use resourcesync::path::Mapper;
 use resourcesync::source::parse_link_header;
 use resourcesync::store::archive::{Directory, Found, Partial};
@@ -75,7 +75,7 @@ fn apply_patch(data: &[u8]) {
     let Some(at) = rest.iter().position(|byte| *byte == 0) else { return };
     let (old, new) = (&rest[..at], &rest[at + 1..]);
     let mut asked = 0;
-    let applied = patch::apply(kind, old, new, None, &Bounds::default(), &mut |_| {
+    let applied = patch::apply(old, Patch { kind, bytes: new }, None, &Bounds::default(), &mut |_| {
         asked += 1;
         asked > usize::from(*first) / 16
     });

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -105,18 +106,16 @@ impl OpenFile {
     }
 }
 
-/// Copies a cache.
+/// Copies a cache as a crash would leave it. Meanwhile the catalog stays as it is, and files are written and removed, as they are
+/// before it tells of them, and after it tells of them no more. Another process copies: in this one, to close a file of SQLite's
+/// would give up the locks on it.
 fn copy(from: &Path, to: &Path) {
-    fs::create_dir(to).expect("a directory");
-    for item in fs::read_dir(from).expect("a directory") {
-        let item = item.expect("an entry");
-        let (source, target) = (item.path(), to.join(item.file_name()));
-        if item.file_type().expect("its type").is_dir() {
-            copy(&source, &target);
-        } else {
-            fs::copy(&source, &target).expect("a file");
-        }
-    }
+    let catalog = rusqlite::Connection::open(from.join("catalog.db")).expect("the catalog");
+    catalog.busy_timeout(Duration::from_secs(60)).expect("a timeout");
+    catalog.execute_batch("BEGIN IMMEDIATE").expect("the turn of writing");
+    let output = Command::new("cp").arg("-a").args([from, to]).output().expect("cp");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.lines().all(|line| line.contains("No such file")), "cp: {said}");
 }
 
 /// The names of a directory.
@@ -451,7 +450,7 @@ impl Mirror {
         opened.runtime.block_on(opened.engine().audit(scope)).map_err(|error| error.to_string())
     }
 
-    /// Ends it as a crash does while nothing is being written: what is on disk stays, and nothing is done about it.
+    /// Ends it as a crash does: what is on disk stays, and nothing is done about it.
     pub fn kill(&self) {
         let aside = self.folder.path().join("crashed");
         copy(&self.cache, &aside);

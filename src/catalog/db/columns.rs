@@ -1,15 +1,13 @@
 //! Rows of tables, and the columns that they are read from.
 
 use crate::catalog::model::ids::VersionId;
-use rusqlite::Connection;
-use rusqlite::Row;
+use rusqlite::{Connection, Row};
 
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::members::{MemberRow, MemberState};
 use crate::catalog::model::packages::PackageRow;
 use crate::catalog::model::rows::{Seed, SetRow, SetState};
-use crate::document::Datetime;
-use crate::document::Hashes;
+use crate::document::{Datetime, Hashes};
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

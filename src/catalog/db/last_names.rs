@@ -3,8 +3,7 @@
 use crate::catalog::model::ids::NameId;
 use std::collections::HashMap;
 
-use rusqlite::Connection;
-use rusqlite::OptionalExtension;
+use rusqlite::{Connection, OptionalExtension};
 
 use crate::catalog::error::CatalogError;
 

@@ -1,8 +1,7 @@
 //! Facts about the cache as a whole, by their keys.
 
 use crate::catalog::model::ids::SetId;
-use rusqlite::Connection;
-use rusqlite::OptionalExtension;
+use rusqlite::{Connection, OptionalExtension};
 
 use crate::catalog::error::CatalogError;
 

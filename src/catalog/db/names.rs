@@ -1,14 +1,11 @@
 //! Names and paths, as SQL and by one connection.
 
 use crate::catalog::model::ids::NameId;
-use rusqlite::Connection;
-use rusqlite::OptionalExtension;
-use rusqlite::params;
+use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::inode::ROOT;
-use crate::path::Mapper;
-use crate::path::SELF;
+use crate::path::{Mapper, SELF};
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

@@ -3,15 +3,11 @@
 use crate::catalog::model::ids::NameId;
 use std::borrow::Cow;
 
-use rusqlite::Connection;
-use rusqlite::OptionalExtension;
-use rusqlite::params;
+use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::catalog::db::tree::{NameRow, Tree};
 use crate::catalog::error::CatalogError;
-use crate::path::Naming;
-use crate::path::ResourcePath;
-use crate::path::SELF;
+use crate::path::{Naming, ResourcePath, SELF};
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

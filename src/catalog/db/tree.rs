@@ -1,15 +1,10 @@
 //! How a transaction keeps the tree: directories, live counts, files that become directories.
 
-use crate::catalog::model::ids::NameId;
-use crate::catalog::model::ids::SetId;
-use crate::catalog::model::ids::VersionId;
+use crate::catalog::model::ids::{NameId, SetId, VersionId};
 use crate::document::Datetime;
-use std::collections::BTreeSet;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
-use rusqlite::Connection;
-use rusqlite::OptionalExtension;
-use rusqlite::params;
+use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::catalog::db::last_names::LastNames;
 use crate::catalog::db::names::place;
@@ -150,6 +145,24 @@ pub(in crate::catalog) fn widen(
 /// Above this, counts are written before the end of the transaction.
 const MOST_DELTAS: usize = 200_000;
 
+/// A name that comes into the tree.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::catalog) struct NewName<'n> {
+    pub(in crate::catalog) parent: NameId,
+    pub(in crate::catalog) name: &'n str,
+    pub(in crate::catalog) rset: SetId,
+    /// Of its resource, where its path does not tell.
+    pub(in crate::catalog) uri: Option<&'n str>,
+    pub(in crate::catalog) version: Option<VersionId>,
+}
+
+impl<'n> NewName<'n> {
+    /// Of no resource, or none that is there.
+    pub(in crate::catalog) fn directory(parent: NameId, name: &'n str, rset: SetId) -> Self {
+        Self { parent, name, rset, uri: None, version: None }
+    }
+}
+
 impl Tree {
     /// The tree as the rows have it; `next_name` is the first number not yet used.
     pub(in crate::catalog) fn new(next_name: NameId, now: Datetime) -> Self {
@@ -175,15 +188,8 @@ impl Tree {
             && (self.walked.contains(row.id) || row.live + self.deltas.get(&row.id).map_or(0, |(live, _)| *live) > 0)
     }
 
-    pub(in crate::catalog) fn insert(
-        &mut self,
-        connection: &Connection,
-        parent: NameId,
-        name: &str,
-        rset: SetId,
-        uri: Option<&str>,
-        version: Option<VersionId>,
-    ) -> Result<NameId> {
+    pub(in crate::catalog) fn insert(&mut self, connection: &Connection, new: NewName<'_>) -> Result<NameId> {
+        let NewName { parent, name, rset, uri, version } = new;
         let id = self.new_name();
         let mut statement = connection.prepare_cached(
             "INSERT INTO name (id, parent, name, rset, uri, version) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
@@ -198,19 +204,18 @@ impl Tree {
     pub(in crate::catalog) fn directory(
         &mut self,
         connection: &Connection,
-        root: NameId,
-        names: &[String],
+        (root, names): (NameId, &[String]),
         rset: SetId,
         uri_of: &mut dyn FnMut(NameId) -> Result<String>,
     ) -> Result<NameId> {
         let (known, mut at) = self.chain.keep(root, names);
         for name in &names[known..] {
             let id = match Self::row(connection, at, name)? {
-                None => self.insert(connection, at, name, rset, None, None)?,
+                None => self.insert(connection, NewName::directory(at, name, rset))?,
                 Some(row) => {
                     if let Some(version) = row.version {
                         let uri = uri_of(row.id)?;
-                        self.file_to_directory(connection, at, name, (row, version), &uri)?;
+                        self.file_to_directory(connection, (at, name), (row, version), &uri)?;
                     } else if row.live == 0 {
                         self.keep_history(connection, row, rset)?;
                     }
@@ -250,8 +255,7 @@ impl Tree {
     fn file_to_directory(
         &mut self,
         connection: &Connection,
-        parent: NameId,
-        name: &str,
+        (parent, name): (NameId, &str),
         (NameRow { id, hidden, .. }, version): (NameRow, VersionId),
         uri: &str,
     ) -> Result<()> {
@@ -268,7 +272,10 @@ impl Tree {
                     .execute(params![row.id, version, uri, rset])?;
                 row.id
             }
-            None => self.insert(connection, id, SELF, rset, Some(uri), Some(version))?,
+            None => {
+                let new = NewName { parent: id, name: SELF, rset, uri: Some(uri), version: Some(version) };
+                self.insert(connection, new)?
+            }
         };
         rename(connection, (id, version), moved)?;
         let (born, died): (Datetime, Datetime) = connection
@@ -351,7 +358,7 @@ impl Tree {
             // Where it lay beside what was in its directory, there is one already.
             let own = match Self::row(connection, name, SELF)? {
                 Some(own) => (hidden != 0).then_some(own.id),
-                None => Some(self.insert(connection, name, SELF, rset, None, None)?),
+                None => Some(self.insert(connection, NewName::directory(name, SELF, rset))?),
             };
             if let Some(own) = own {
                 connection
@@ -382,7 +389,7 @@ impl Tree {
             .prepare_cached("SELECT EXISTS (SELECT 1 FROM name WHERE parent = ?1)")?
             .query_row([name], |row| row.get(0))?;
         if was_directory && Self::row(connection, name, SELF)?.is_none() {
-            self.insert(connection, name, SELF, rset, None, None)?;
+            self.insert(connection, NewName::directory(name, SELF, rset))?;
         }
         Ok(())
     }

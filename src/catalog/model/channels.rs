@@ -1,8 +1,7 @@
 //! Channels of Change Notifications, and what waits on them.
 
 use crate::catalog::model::ids::SetId;
-use crate::document::Capability;
-use crate::document::Datetime;
+use crate::document::{Capability, Datetime};
 
 /// A channel of notifications of a set (Change Notification 2).
 #[derive(Clone, Debug, PartialEq, Eq)]

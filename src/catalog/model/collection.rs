@@ -3,8 +3,7 @@
 use sha2::Digest as _;
 use sha2::Sha256;
 
-use crate::path::set_labels;
-use crate::path::shortened;
+use crate::path::{set_labels, shortened};
 
 /// The names of collections (core 14.5).
 #[derive(Debug)]

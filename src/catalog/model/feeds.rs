@@ -1,8 +1,7 @@
 //! Documents of changes that a set is followed by, and how far each was read.
 
 use crate::catalog::model::origin::Changed;
-use crate::document::Capability;
-use crate::document::Datetime;
+use crate::document::{Capability, Datetime};
 
 /// A document that a set offers, as discovery found it last.
 #[derive(Clone, Debug, PartialEq, Eq)]

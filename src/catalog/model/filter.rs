@@ -11,8 +11,7 @@ use globset::GlobSetBuilder;
 
 use crate::catalog::model::collection::{Collection, absolute};
 use crate::catalog::model::record::Extra;
-use crate::document::Datetime;
-use crate::document::Entry;
+use crate::document::{Datetime, Entry};
 
 /// What a user asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! Inode numbers.
 
-use crate::catalog::model::ids::NameId;
-use crate::catalog::model::ids::VersionId;
+use crate::catalog::model::ids::{NameId, VersionId};
 
 /// The inode number of the root.
 pub const ROOT_INO: u64 = 1;

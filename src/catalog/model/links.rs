@@ -1,7 +1,6 @@
 //! Links of resources.
 
-use crate::catalog::model::ids::NameId;
-use crate::catalog::model::ids::VersionId;
+use crate::catalog::model::ids::{NameId, VersionId};
 use crate::document::Datetime;
 
 /// A name of the current tree.

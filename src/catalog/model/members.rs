@@ -1,7 +1,6 @@
 //! Members of packages.
 
-use crate::catalog::model::ids::PackageId;
-use crate::catalog::model::ids::VersionId;
+use crate::catalog::model::ids::{PackageId, VersionId};
 use crate::document::Hashes;
 
 /// What is known of the content of a member.

@@ -1,10 +1,7 @@
 //! Versions that are told of by links and archives rather than by changes (core 14.6, RFC 7089): what is told of them,
 //! and what a `memento` link of an entry is.
 
-use crate::document::Datetime;
-use crate::document::Hashes;
-use crate::document::Link;
-use crate::document::relation;
+use crate::document::{Datetime, Hashes, Link, relation};
 
 /// A version that somebody remembers, and the URL that is its alone.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,11 +1,9 @@
 //! Nodes of the tree, and versions.
 
-use crate::catalog::model::ids::NameId;
-use crate::catalog::model::ids::VersionId;
+use crate::catalog::model::ids::{NameId, VersionId};
 use crate::catalog::model::members::MemberRow;
 use crate::catalog::model::record::Extra;
-use crate::document::Datetime;
-use crate::document::Hashes;
+use crate::document::{Datetime, Hashes};
 
 /// A file or a directory, as `stat` needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,7 @@
 //! Packages of dumps.
 
-use crate::catalog::model::ids::PackageId;
-use crate::catalog::model::ids::SetId;
-use crate::document::Datetime;
-use crate::document::Hashes;
+use crate::catalog::model::ids::{PackageId, SetId};
+use crate::document::{Datetime, Hashes};
 
 /// A package of a dump.
 #[derive(Clone, Debug, Default)]

@@ -1,7 +1,6 @@
 //! How far back the history of a set reaches.
 
-use crate::document::Capability;
-use crate::document::Datetime;
+use crate::document::{Capability, Datetime};
 
 /// A document of an archive that is in the history, or cannot be.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,8 +1,7 @@
 //! What is kept of an entry of a list.
 
 use std::collections::BTreeMap;
-use std::hash::BuildHasher as _;
-use std::hash::RandomState;
+use std::hash::{BuildHasher as _, RandomState};
 
 use serde::Deserialize;
 use serde::Serialize;
@@ -10,10 +9,7 @@ use serde::Serialize;
 use crate::catalog::model::collection::absolute;
 use crate::catalog::model::mementos::{EntrySays, Memento, MementoLink};
 use crate::catalog::model::targets::{Relation, Target};
-use crate::document::Datetime;
-use crate::document::Entry;
-use crate::document::Facts;
-use crate::document::Hashes;
+use crate::document::{Datetime, Entry, Facts, Hashes};
 use crate::path::ResourcePath;
 
 /// What few resources have, as one JSON text: it is kept only where there is something to keep.

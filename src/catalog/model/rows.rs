@@ -1,12 +1,7 @@
 //! What is asked of the catalog and told by it, as plain values.
 
-use crate::catalog::model::ids::DocumentId;
-use crate::catalog::model::ids::NameId;
-use crate::catalog::model::ids::PackageId;
-use crate::catalog::model::ids::SetId;
-use crate::catalog::model::ids::VersionId;
-use std::collections::BTreeSet;
-use std::collections::HashSet;
+use crate::catalog::model::ids::{DocumentId, NameId, PackageId, SetId, VersionId};
+use std::collections::{BTreeSet, HashSet};
 
 use crate::document::Datetime;
 
@@ -197,6 +192,14 @@ pub struct DocumentRow {
     pub package: Option<PackageId>,
     /// The page that continues it (`rs:ln rel="next"`).
     pub next: Option<String>,
+}
+
+impl DocumentRow {
+    /// The same, which is asked for again without a condition.
+    #[must_use]
+    pub fn without_validators(self) -> Self {
+        Self { etag: None, last_modified: None, ..self }
+    }
 }
 
 /// What the store keeps as one.

@@ -1,8 +1,7 @@
 //! Whether two documents speak of the same bytes.
 
 use crate::catalog::model::record::Record;
-use crate::document::Datetime;
-use crate::document::Hashes;
+use crate::document::{Datetime, Hashes};
 
 /// What a document says of the bytes of a resource.
 pub(in crate::catalog) struct Listed<'h> {

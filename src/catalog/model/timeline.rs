@@ -14,9 +14,7 @@
 use crate::catalog::model::ids::VersionId;
 use crate::catalog::model::origin::How;
 use crate::catalog::model::same_bytes::{Listed, Sameness};
-use crate::document::Change;
-use crate::document::Datetime;
-use crate::document::Hashes;
+use crate::document::{Change, Datetime, Hashes};
 
 /// What is known of the bytes of a version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -141,7 +139,14 @@ impl<'s> Timeline<'s> {
         self.spans.insert(place, span);
     }
 
-    fn told(&mut self, begin: Datetime, until: Option<Datetime>, how: Option<How>, gone: Option<How>, facts: &Facts) {
+    /// Adds a version that was not known, and when and how it ended.
+    fn told(
+        &mut self,
+        begin: Datetime,
+        (until, gone): (Option<Datetime>, Option<How>),
+        how: Option<How>,
+        facts: &Facts,
+    ) {
         self.put(Span { origin: Origin::Told, begin, until, how, gone, facts: facts.clone() });
     }
 
@@ -188,27 +193,35 @@ impl<'s> Timeline<'s> {
 
     /// A list of the moment `at` has the resource, as of `claim`.
     pub(in crate::catalog) fn listed(&mut self, at: Datetime, claim: Datetime, facts: &Facts) {
-        let (created, updated) = (Some(How::listed(Change::Created)), Some(How::listed(Change::Updated)));
-        let Some(index) = self.in_force(at) else {
-            let next = self.next(at);
-            let end = next.map_or(Datetime::MAX, |next| self.spans[next].begin);
-            let list = self.next_list(at, end);
-            let begin = self.began(at, claim, Datetime::MIN, None);
-            match next {
-                Some(next)
-                    if list.is_none() && !self.spans[next].is_exact() && !self.spans[next].facts.differ(facts) =>
-                {
-                    self.begins(next, begin, None);
-                }
-                None if list.is_none() => {}
-                // It was not in the next list any more.
-                _ => {
-                    let gone = list.map(|_| How::listed(Change::Deleted));
-                    self.told(begin, Some(list.unwrap_or(end)), created, gone, facts);
-                }
+        match self.in_force(at) {
+            Some(index) => self.listed_within(index, at, claim, facts),
+            None => self.listed_between(at, claim, facts),
+        }
+    }
+
+    /// The same, where nothing was in force.
+    fn listed_between(&mut self, at: Datetime, claim: Datetime, facts: &Facts) {
+        let next = self.next(at);
+        let end = next.map_or(Datetime::MAX, |next| self.spans[next].begin);
+        let list = self.next_list(at, end);
+        let begin = self.began(at, claim, Datetime::MIN, None);
+        match next {
+            Some(next) if list.is_none() && !self.spans[next].is_exact() && !self.spans[next].facts.differ(facts) => {
+                self.begins(next, begin, None);
             }
-            return;
-        };
+            None if list.is_none() => {}
+            // It was not in the next list any more.
+            _ => {
+                let gone = list.map(|_| How::listed(Change::Deleted));
+                let created = Some(How::listed(Change::Created));
+                self.told(begin, (Some(list.unwrap_or(end)), gone), created, facts);
+            }
+        }
+    }
+
+    /// The same, where this one was in force.
+    fn listed_within(&mut self, index: usize, at: Datetime, claim: Datetime, facts: &Facts) {
+        let (created, updated) = (Some(How::listed(Change::Created)), Some(How::listed(Change::Updated)));
         let span = &self.spans[index];
         let (old, was_listed_later) = (span.begin, self.next_list(at, span.end()));
         if !span.facts.differ(facts) || span.until.is_none() && was_listed_later.is_none() {
@@ -224,7 +237,8 @@ impl<'s> Timeline<'s> {
                         let floor = before.map_or(Datetime::MIN, |before| self.spans[before].begin.plus_nanos(1));
                         let begin = self.began(at, claim, floor, before);
                         self.begins_later(index, later, begin, None);
-                        self.told(begin, Some(later), if before.is_some() { updated } else { created }, None, facts);
+                        let how = if before.is_some() { updated } else { created };
+                        self.told(begin, (Some(later), None), how, facts);
                     }
                 }
             }
@@ -237,11 +251,11 @@ impl<'s> Timeline<'s> {
                 match later {
                     Some(later) => {
                         self.split(index, begin, None, later);
-                        self.told(begin, Some(later), updated, None, facts);
+                        self.told(begin, (Some(later), None), updated, facts);
                     }
                     None => {
                         (self.spans[index].until, self.spans[index].gone) = (Some(begin), None);
-                        self.told(begin, until, updated, gone, facts);
+                        self.told(begin, (until, gone), updated, facts);
                     }
                 }
             }
@@ -323,16 +337,26 @@ impl<'s> Timeline<'s> {
                 return true;
             }
         }
-        let Some(index) = index else {
-            let end = next.map_or(Datetime::MAX, |next| self.spans[next].begin);
-            let list = self.next_list(moment, end);
-            if next.is_none() && list.is_none() {
-                return false;
-            }
-            let gone = list.map(|_| How::listed(Change::Deleted));
-            self.told(moment, Some(list.unwrap_or(end)), Some(how), gone, facts);
-            return true;
-        };
+        match index {
+            Some(index) => self.changed_within(index, moment, how, facts),
+            None => self.changed_between(next, moment, how, facts),
+        }
+    }
+
+    /// A change made a version when none was in force; `next` is the one after that.
+    fn changed_between(&mut self, next: Option<usize>, moment: Datetime, how: How, facts: &Facts) -> bool {
+        let end = next.map_or(Datetime::MAX, |next| self.spans[next].begin);
+        let list = self.next_list(moment, end);
+        if next.is_none() && list.is_none() {
+            return false;
+        }
+        let gone = list.map(|_| How::listed(Change::Deleted));
+        self.told(moment, (Some(list.unwrap_or(end)), gone), Some(how), facts);
+        true
+    }
+
+    /// A change made a version while this one was in force.
+    fn changed_within(&mut self, index: usize, moment: Datetime, how: How, facts: &Facts) -> bool {
         let span = self.spans[index].clone();
         let (is_current, same) = (span.until.is_none(), !span.facts.differ(facts));
         match self.next_list(moment, span.end()) {
@@ -349,12 +373,12 @@ impl<'s> Timeline<'s> {
                 } else {
                     self.split(index, moment, None, later);
                 }
-                self.told(moment, Some(later), Some(how), None, facts);
+                self.told(moment, (Some(later), None), Some(how), facts);
             }
             None if is_current => return false,
             _ => {
                 (self.spans[index].until, self.spans[index].gone) = (Some(moment), None);
-                self.told(moment, span.until, Some(how), span.gone, facts);
+                self.told(moment, (span.until, span.gone), Some(how), facts);
             }
         }
         true

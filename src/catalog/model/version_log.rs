@@ -2,8 +2,7 @@
 
 use crate::catalog::model::ids::VersionId;
 use crate::catalog::model::origin::How;
-use crate::document::Datetime;
-use crate::document::Hashes;
+use crate::document::{Datetime, Hashes};
 
 /// Where a version can be had.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,13 +1,11 @@
 //! Channels, and what waits on them.
 
-use rusqlite::Row;
-use rusqlite::params;
+use rusqlite::{Row, params};
 
 use crate::catalog::db::pool::Reader;
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::channels::{Backlog, Channel, LOOSE, Reading, Subscription, WHOLE, Waiting};
-use crate::document::Capability;
-use crate::document::Datetime;
+use crate::document::{Capability, Datetime};
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

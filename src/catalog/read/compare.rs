@@ -1,10 +1,7 @@
 //! What is listed beside what is in the tree, without changing anything.
 
-use crate::catalog::model::ids::NameId;
-use crate::catalog::model::ids::SetId;
-use crate::catalog::model::ids::VersionId;
-use rusqlite::Connection;
-use rusqlite::params;
+use crate::catalog::model::ids::{NameId, SetId, VersionId};
+use rusqlite::{Connection, params};
 
 use crate::catalog::db::names::names;
 use crate::catalog::db::naming::Named;
@@ -16,8 +13,7 @@ use crate::catalog::model::inode::ROOT;
 use crate::catalog::model::origin::How;
 use crate::catalog::model::record::Record;
 use crate::catalog::model::snapshot::Snapshot;
-use crate::document::Datetime;
-use crate::document::Hashes;
+use crate::document::{Datetime, Hashes};
 use crate::path::SELF;
 
 type Result<T> = std::result::Result<T, CatalogError>;

@@ -6,8 +6,7 @@ use rusqlite::Row;
 use crate::catalog::db::pool::Reader;
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::feeds::{Beginning, Beside, Edition, Feed, Offer};
-use crate::document::Capability;
-use crate::document::Datetime;
+use crate::document::{Capability, Datetime};
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

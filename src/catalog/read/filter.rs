@@ -4,8 +4,7 @@ use crate::catalog::db::meta::{KEY, selected_key};
 use crate::catalog::db::names::LEFT_OUT;
 use crate::catalog::db::pool::Reader;
 use crate::catalog::error::CatalogError;
-use crate::catalog::model::ids::SetId;
-use crate::catalog::model::ids::VersionId;
+use crate::catalog::model::ids::{SetId, VersionId};
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

@@ -1,10 +1,8 @@
 //! Where the links of resources lead: to other resources of the mirror, and to what lies elsewhere.
 
-use crate::catalog::model::ids::NameId;
-use crate::catalog::model::ids::VersionId;
+use crate::catalog::model::ids::{NameId, VersionId};
 use crate::document::Datetime;
-use rusqlite::OptionalExtension;
-use rusqlite::params;
+use rusqlite::{OptionalExtension, params};
 
 use crate::catalog::db::names::{SHOWN, names};
 use crate::catalog::db::naming::Named;

@@ -1,17 +1,14 @@
 //! What happened: the syncs of a mirror, and the changes that each brought.
 
 use crate::catalog::model::ids::NameId;
-use rusqlite::Connection;
-use rusqlite::Row;
-use rusqlite::params;
+use rusqlite::{Connection, Row, params};
 
 use crate::catalog::db::names::names;
 use crate::catalog::db::pool::Reader;
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::inode::ROOT;
 use crate::catalog::model::origin::How;
-use crate::document::Change;
-use crate::document::Datetime;
+use crate::document::{Change, Datetime};
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

@@ -1,9 +1,7 @@
 //! Members of packages.
 
-use crate::catalog::model::ids::PackageId;
-use crate::catalog::model::ids::VersionId;
-use rusqlite::OptionalExtension;
-use rusqlite::params;
+use crate::catalog::model::ids::{PackageId, VersionId};
+use rusqlite::{OptionalExtension, params};
 
 use crate::catalog::db::columns::{MEMBER, member};
 use crate::catalog::db::pool::Reader;

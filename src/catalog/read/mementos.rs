@@ -1,7 +1,6 @@
 //! Mementos and TimeMaps of a resource.
 
-use crate::catalog::model::ids::NameId;
-use crate::catalog::model::ids::VersionId;
+use crate::catalog::model::ids::{NameId, VersionId};
 use rusqlite::OptionalExtension;
 
 use crate::catalog::db::pool::Reader;

@@ -4,8 +4,7 @@ use crate::catalog::db::pool::Reader;
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::ids::SetId;
 use crate::catalog::model::reach::{ArchivedRow, Reach};
-use crate::document::Capability;
-use crate::document::Datetime;
+use crate::document::{Capability, Datetime};
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

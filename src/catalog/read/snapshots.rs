@@ -3,11 +3,8 @@
 //! As of a moment, the resource of a name is a file under that name, or `@self` in a directory of it, by what lay
 //! in it then; as in the current tree, and wherever it lies there now.
 
-use crate::catalog::model::ids::NameId;
-use crate::catalog::model::ids::VersionId;
-use rusqlite::OptionalExtension;
-use rusqlite::Row;
-use rusqlite::params;
+use crate::catalog::model::ids::{NameId, VersionId};
+use rusqlite::{OptionalExtension, Row, params};
 
 use crate::catalog::db::names::{LEFT_OUT, OWN};
 use crate::catalog::db::pool::Reader;

@@ -1,13 +1,9 @@
 //! Questions to the catalog, each over a read-only connection of its own.
 
-use crate::catalog::model::ids::NameId;
-use crate::catalog::model::ids::VersionId;
-use rusqlite::OptionalExtension;
-use rusqlite::Row;
-use rusqlite::params;
+use crate::catalog::model::ids::{NameId, VersionId};
+use rusqlite::{OptionalExtension, Row, params};
 
-use crate::catalog::db::columns::sets;
-use crate::catalog::db::columns::{MEMBER, MEMBER_HERE, member};
+use crate::catalog::db::columns::{MEMBER, MEMBER_HERE, member, sets};
 use crate::catalog::db::meta::meta;
 use crate::catalog::db::names::{SHOWN, URI, derived_uri};
 use crate::catalog::db::pool::Reader;
@@ -15,8 +11,7 @@ use crate::catalog::error::CatalogError;
 use crate::catalog::model::inode::{Inode, ROOT, directory_ino, version_ino};
 use crate::catalog::model::nodes::{Content, DirEntry, Node, Place, Totals, VersionRow};
 use crate::catalog::model::rows::SetRow;
-use crate::document::Datetime;
-use crate::document::Hashes;
+use crate::document::{Datetime, Hashes};
 
 type Result<T> = std::result::Result<T, CatalogError>;
 

@@ -3,27 +3,21 @@
 //! A file is named by the second in which its version came into force; within one second a fraction, then `~2`,
 //! tell it from those that were known before it. So no name ever moves to another version.
 
-use crate::catalog::model::ids::NameId;
-use crate::catalog::model::ids::VersionId;
-use std::collections::HashMap;
-use std::collections::HashSet;
+use crate::catalog::model::ids::{NameId, VersionId};
+use std::collections::{HashMap, HashSet};
 
-use rusqlite::params;
+use rusqlite::{Row, params};
 
 use crate::catalog::db::columns::MEMBER_HERE;
-use crate::catalog::db::names::OWN;
-use crate::catalog::db::names::resource_name;
+use crate::catalog::db::names::{OWN, resource_name};
 use crate::catalog::db::pool::Reader;
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::mementos::{EntrySays, MementoLink};
 use crate::catalog::model::origin::How;
 use crate::catalog::model::record::Extra;
 use crate::catalog::model::version_log::{VersionLog, Whence};
-use crate::document::Datetime;
-use crate::document::Hashes;
-use crate::document::relation;
-use crate::path::SELF;
-use crate::path::extension;
+use crate::document::{Datetime, Hashes, relation};
+use crate::path::{SELF, extension};
 
 type Result<T> = std::result::Result<T, CatalogError>;
 
@@ -35,6 +29,44 @@ pub(in crate::catalog) struct Found {
     log: VersionLog,
     archived: bool,
     patched: bool,
+}
+
+impl Found {
+    /// Of a row of the statement of [`Reader::versions_of`], and the places that are known besides: URLs of mementos, and whether
+    /// they are gone.
+    fn of(row: &Row<'_>, uri: &str, places: Vec<(String, bool)>) -> Result<Self> {
+        let hashes: Option<Vec<u8>> = row.get(7)?;
+        let extra: Option<String> = row.get(8)?;
+        let package: Option<String> = row.get(10)?;
+        let how = How::of(row.get(3)?);
+        let until: Option<Datetime> = row.get(2)?;
+        let mut log = VersionLog {
+            id: row.get(0)?,
+            begin: row.get(1)?,
+            until,
+            how,
+            gone: row.get::<_, Option<i64>>(4)?.is_some(),
+            mtime: row.get(5)?,
+            size: row.get::<_, Option<i64>>(6)?.map(i64::unsigned_abs),
+            hashes: hashes.as_deref().map(Hashes::from_bytes).unwrap_or_default(),
+            places: Vec::new(),
+            name: String::new(),
+            rank: row.get(12)?,
+            sources: Vec::new(),
+        };
+        let Links { patch, sources, mut mementos } = Links::of(extra.as_deref(), uri, &log);
+        log.sources = sources;
+        log.places.extend(row.get::<_, bool>(9)?.then_some(Whence::Cache));
+        log.places.extend(until.is_none().then(|| Whence::Source(uri.to_owned())));
+        log.places.extend(package.map(Whence::Package));
+        for (url, gone) in places {
+            mementos.retain(|known| *known != url);
+            mementos.extend((!gone).then_some(url));
+        }
+        log.places.extend(mementos.into_iter().map(Whence::Memento));
+        let patched = row.get::<_, bool>(11)? || patch;
+        Ok(Self { patched, archived: how.is_some_and(How::is_archived), log })
+    }
 }
 
 impl Reader {
@@ -59,44 +91,8 @@ impl Reader {
         let mut rows = statement.query(params![resource, SELF])?;
         let mut all: Vec<Found> = Vec::new();
         while let Some(row) = rows.next()? {
-            let hashes: Option<Vec<u8>> = row.get(7)?;
-            let extra: Option<String> = row.get(8)?;
-            let package: Option<String> = row.get(10)?;
-            let how = How::of(row.get(3)?);
-            let until = row.get::<_, Option<i64>>(2)?.map(Datetime::from_nanos);
-            let log = VersionLog {
-                id: row.get(0)?,
-                begin: Datetime::from_nanos(row.get(1)?),
-                until,
-                how,
-                gone: row.get::<_, Option<i64>>(4)?.is_some(),
-                mtime: row.get(5)?,
-                size: row.get::<_, Option<i64>>(6)?.map(i64::unsigned_abs),
-                hashes: hashes.as_deref().map(Hashes::from_bytes).unwrap_or_default(),
-                places: Vec::new(),
-                name: String::new(),
-                rank: row.get(12)?,
-                sources: Vec::new(),
-            };
-            let links = Links::of(extra.as_deref(), &uri, &log);
-            let here: bool = row.get(9)?;
-            let mut found = Found {
-                patched: row.get::<_, bool>(11)? || links.patch,
-                archived: how.is_some_and(How::is_archived),
-                log,
-            };
-            found.log.sources = links.sources;
-            let whence = &mut found.log.places;
-            whence.extend(here.then_some(Whence::Cache));
-            whence.extend(until.is_none().then(|| Whence::Source(uri.clone())));
-            whence.extend(package.map(Whence::Package));
-            let mut mementos = links.mementos;
-            for (url, gone) in places.remove(&found.log.id).unwrap_or_default() {
-                mementos.retain(|known| *known != url);
-                mementos.extend((!gone).then_some(url));
-            }
-            whence.extend(mementos.into_iter().map(Whence::Memento));
-            all.push(found);
+            let mementos = places.remove(&row.get(0)?).unwrap_or_default();
+            all.push(Found::of(row, &uri, mementos)?);
         }
         patchable(&mut all);
         let mut all = editions_as_one(all);
@@ -200,12 +196,10 @@ impl Links {
         let extra: Extra = serde_json::from_str(text).unwrap_or_default();
         let patch = extra.linked(&relation::PATCH).next().is_some();
         let length = extra.length.or(version.size);
+        let times = [Some(version.begin), Some(version.mtime)];
+        let says = EntrySays { uri, hashes: &version.hashes, length, times };
         let linked = |rel: &'static str| extra.linked(&[rel]).map(|uri| (rel, uri.to_owned())).collect::<Vec<_>>();
-        Self {
-            mementos: extra.own_mementos(uri, &version.hashes, length, version.begin, version.mtime),
-            patch,
-            sources: SOURCES.into_iter().flat_map(linked).collect(),
-        }
+        Self { mementos: extra.own_mementos(&says), patch, sources: SOURCES.into_iter().flat_map(linked).collect() }
     }
 }
 
@@ -218,20 +212,12 @@ impl Extra {
         })
     }
 
-    /// Where the version of an entry can be had, by its memento links.
+    /// Where the version of an entry, which says so, can be had, by its memento links.
     #[must_use]
-    pub fn own_mementos(
-        &self,
-        uri: &str,
-        hashes: &Hashes,
-        length: Option<u64>,
-        begin: Datetime,
-        mtime: Datetime,
-    ) -> Vec<String> {
-        let says = EntrySays { uri, hashes, length, times: [Some(begin), Some(mtime)] };
+    pub fn own_mementos(&self, says: &EntrySays<'_>) -> Vec<String> {
         let read = |link: &std::collections::BTreeMap<String, String>| match MementoLink::read(
             |name| link.get(name).map(String::as_str),
-            &says,
+            says,
         ) {
             Some(MementoLink::Own(url, _)) => Some(url),
             _ => None,

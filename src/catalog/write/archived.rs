@@ -4,26 +4,19 @@
 //! What the Source itself said of a resource stands. A memento of the same second or of the same bytes is another
 //! place for a version that is known; any other is a version of its own, between those that are known.
 
-use crate::catalog::model::ids::NameId;
-use crate::catalog::model::ids::SetId;
-use crate::catalog::model::ids::VersionId;
-use std::collections::HashMap;
-use std::collections::HashSet;
+use crate::catalog::model::ids::{NameId, SetId, VersionId};
+use std::collections::{HashMap, HashSet};
 
-use rusqlite::OptionalExtension;
-use rusqlite::Row;
-use rusqlite::params;
+use rusqlite::{OptionalExtension, Row, params};
 
 use crate::catalog::db::names::{OWN, resource_of};
 use crate::catalog::error::CatalogError;
-use crate::catalog::model::mementos::Answered;
-use crate::catalog::model::mementos::{Memento, TimeMapRow};
+use crate::catalog::model::mementos::{Answered, EntrySays, Memento, TimeMapRow};
 use crate::catalog::model::origin::How;
 use crate::catalog::model::record::{Extra, Record};
 use crate::catalog::write::insert::VersionValues;
 use crate::catalog::write::transaction::{NOBODY, Transaction};
-use crate::document::Datetime;
-use crate::document::Hashes;
+use crate::document::{Datetime, Hashes};
 use crate::path::SELF;
 
 type Result<T> = std::result::Result<T, CatalogError>;
@@ -557,7 +550,8 @@ fn own_links(row: &Row<'_>, uri: &str) -> rusqlite::Result<Vec<String>> {
     let hashes = hashes.as_deref().map(Hashes::from_bytes).unwrap_or_default();
     let extra: Extra = serde_json::from_str(&row.get::<_, String>(4)?).unwrap_or_default();
     let length = extra.length.or(row.get::<_, Option<i64>>(2)?.map(i64::unsigned_abs));
-    Ok(extra.own_mementos(uri, &hashes, length, row.get(0)?, row.get(1)?))
+    let times = [Some(row.get(0)?), Some(row.get(1)?)];
+    Ok(extra.own_mementos(&EntrySays { uri, hashes: &hashes, length, times }))
 }
 
 /// Known versions by what a memento is compared with.

@@ -10,10 +10,7 @@
 //! be a cache to be made anew. `OR FAIL`, and numbers that SQLite gives, keep it from journalling each statement of many rows apart;
 //! an error ends the step anyway.
 
-use crate::catalog::model::ids::DocumentId;
-use crate::catalog::model::ids::NameId;
-use crate::catalog::model::ids::SetId;
-use crate::document::Datetime;
+use crate::catalog::model::ids::{DocumentId, NameId, SetId};
 use std::sync::LazyLock;
 
 use crate::catalog::error::CatalogError;
@@ -23,9 +20,8 @@ use crate::catalog::model::record::Record;
 use crate::catalog::model::rows::{Outcome, Upserted};
 use crate::catalog::write::insert::{NewVersion, Numbered, insert_versions};
 use crate::catalog::write::transaction::Transaction;
-use crate::document::Change;
-use crate::path::NAME_MAX;
-use crate::path::Naming;
+use crate::document::{Change, Datetime};
+use crate::path::{NAME_MAX, Naming};
 
 type Result<T> = std::result::Result<T, CatalogError>;
 
@@ -107,8 +103,7 @@ impl Transaction<'_> {
         let parent = run.parent;
         NAMES.write(
             &self.transaction,
-            &run.versions,
-            |version| version.name.number(),
+            (&run.versions, |version| version.name.number()),
             |statement| {
                 statement.raw_bind_parameter(1, parent)?;
                 statement.raw_bind_parameter(2, rset)

@@ -4,13 +4,8 @@
 //! digests that it gives. One that is in the tree already does nothing; one that is older than the change
 //! which made the current version becomes history.
 
-use crate::catalog::model::ids::DocumentId;
-use crate::catalog::model::ids::NameId;
-use crate::catalog::model::ids::SetId;
-use crate::catalog::model::ids::VersionId;
-use crate::document::Datetime;
-use rusqlite::OptionalExtension;
-use rusqlite::params;
+use crate::catalog::model::ids::{DocumentId, NameId, SetId, VersionId};
+use rusqlite::{OptionalExtension, params};
 
 use crate::catalog::db::names::place;
 use crate::catalog::error::CatalogError;
@@ -18,9 +13,8 @@ use crate::catalog::model::origin::{Changed, How, Moved};
 use crate::catalog::model::record::Record;
 use crate::catalog::model::same_bytes::{Listed, Sameness};
 use crate::catalog::write::insert::VersionValues;
-use crate::catalog::write::transaction::{NOBODY, Transaction};
-use crate::document::Change;
-use crate::document::Hashes;
+use crate::catalog::write::transaction::{Arrival, NOBODY, Transaction};
+use crate::document::{Change, Datetime, Hashes};
 use crate::path::SELF;
 
 type Result<T> = std::result::Result<T, CatalogError>;
@@ -76,11 +70,23 @@ struct Current {
     document: DocumentId,
 }
 
+/// A change that a Source tells of.
+#[derive(Clone, Copy, Debug)]
+pub struct ToldChange<'r> {
+    /// What it says of the resource. Its `begin` is the moment of the change: its own time, or else the earliest at which it can have
+    /// happened.
+    pub record: &'r Record,
+    /// What happened, and how exactly that is known.
+    pub how: How,
+    /// The first version that came in this same reading.
+    pub fresh: VersionId,
+    /// Whether it is no change that is known, whatever it looks like.
+    pub again: bool,
+}
+
 impl Transaction<'_> {
-    /// Brings one change into the tree. `record.begin` is its moment: its own time, or else the earliest at
-    /// which it can have happened. Versions from `fresh` on came in this same reading. `again` says that it
-    /// is no change that is known, whatever it looks like. Returns the version that it made, or that is known
-    /// to be its.
+    /// Brings one change of a set into the tree, under the directory that is the set's. Returns the version that it made, or that
+    /// is known to be its.
     ///
     /// # Errors
     /// If SQLite fails.
@@ -88,134 +94,152 @@ impl Transaction<'_> {
         &mut self,
         rset: SetId,
         directory: NameId,
-        record: &Record,
-        how: How,
-        fresh: VersionId,
-        again: bool,
+        told: &ToldChange<'_>,
     ) -> Result<(Changed, Option<VersionId>)> {
-        let (changed, version) = self.apply(rset, directory, record, how, fresh, again)?;
+        let (changed, version) = self.apply(rset, directory, told)?;
         if matches!(changed, Changed::Added | Changed::Updated | Changed::Past)
             && let Some(version) = version
         {
-            self.absorb_listed(version, record, how)?;
+            self.absorb_listed(version, told.record, told.how)?;
         }
-        self.linked(version, record)?;
+        self.linked(version, told.record)?;
         Ok((changed, version))
     }
 
-    fn apply(
-        &mut self,
-        rset: SetId,
-        directory: NameId,
-        record: &Record,
-        how: How,
-        fresh: VersionId,
-        again: bool,
-    ) -> Result<(Changed, Option<VersionId>)> {
+    fn apply(&mut self, rset: SetId, directory: NameId, told: &ToldChange<'_>) -> Result<(Changed, Option<VersionId>)> {
+        let ToldChange { record, how, fresh, .. } = *told;
         let found = self.resource(directory, record)?;
         let current = match found {
             Some((_, Some((_, version)))) => Some(self.current_for(version, record)?),
             _ => None,
         };
+        let names = found.map(|(names, _)| names);
+        if let Some(names) = names.filter(|_| !told.again)
+            && let Some(known) = self.is_known(names, current.as_ref(), told)?
+        {
+            return Ok(known);
+        }
         let moment = record.begin;
-        if let Some((names, _)) = found
-            && !again
-            && let Some(known) = self.known(names, current.as_ref(), record, how, fresh)?
-        {
-            let stands = match how.kind() {
-                Change::Deleted => current.is_none(),
-                _ => current.as_ref().is_some_and(|current| Some(current.id) == known),
-            };
-            let stale = !stands
-                && self.may_have_happened_again(names, current.as_ref(), moment, how)?
-                && !(!how.is_exact() && known.is_some() && self.is_in_lists(names, known)?);
-            return Ok((if stale { Changed::Stale } else { Changed::Known }, known));
-        }
-        if let (Some((names, _)), Some(current)) = (found, &current)
-            && how.kind() == Change::Deleted
-            && !how.is_exact()
-            && !again
-            && !current.how.is_some_and(How::is_change)
-            && self.is_in_lists(names, None)?
-        {
-            // It was deleted before the lists were made that have it again.
-            return Ok((Changed::Known, None));
-        }
-        let overtaken = match (&current, found) {
+        let overtaken = match (&current, names) {
             (Some(current), _) if current.how.is_some_and(How::is_exact) => moment < current.begin,
-            (_, Some((names, _))) => self.last_deletion(names)?.is_some_and(|last| moment < last),
+            (_, Some(names)) => self.last_deletion(names)?.is_some_and(|last| moment < last),
             (_, None) => false,
         };
         if how.kind() == Change::Deleted {
-            return match (found, current) {
-                (Some((names, _)), _) if overtaken => {
+            return match (overtaken, found) {
+                (true, Some((names, _))) => {
                     let ended = self.delete_past(names, moment, how, fresh)?;
                     Ok((if ended { Changed::Past } else { Changed::Absent }, None))
                 }
-                (Some((_, Some((name, _)))), Some(current)) => {
-                    let (parent, own) = place(self.connection(), name)?;
-                    self.vanish(rset, (parent, &own), (name, current.id), record.begin, how)?;
+                (false, Some((_, Some(live)))) => {
+                    let (parent, own) = place(self.connection(), live.0)?;
+                    self.vanish(rset, (parent, &own), live, (moment, how))?;
                     Ok((Changed::Deleted, None))
                 }
                 _ => Ok((Changed::Absent, None)),
             };
         }
-        if overtaken && let Some((names, _)) = found {
+        if overtaken && let Some(names) = names {
             return Ok((Changed::Past, Some(self.insert_past(names, record, how)?)));
         }
-        if let Some(current) = &current
+        if let (Some(current), Some((names, Some((name, _))))) = (&current, found)
             && !current.how.is_some_and(How::is_change)
             && current.sameness == Sameness::Same
             && current.same_media
         {
-            // A list told of it before the change did.
-            let same_words: bool = self
-                .connection()
-                .prepare_cached("SELECT extra IS ?2 FROM version WHERE id = ?1")?
-                .query_row(params![current.id, record.extra], |row| row.get(0))?;
-            self.connection()
-                .prepare_cached("UPDATE version SET change = ?2, begin = ?3, extra = ?4 WHERE id = ?1")?
-                .execute(params![current.id, how.number(), moment, record.extra])?;
-            if !same_words {
-                self.relink(current.id)?;
-            }
-            if let Some((_, Some((name, _)))) = found.filter(|_| !same_words) {
-                // What it is linked to may be something else.
-                self.connection()
-                    .prepare_cached("UPDATE name SET changed = ?2 WHERE id = ?1")?
-                    .execute(params![name, self.now])?;
-                let (parent, leaf) = place(self.connection(), name)?;
-                self.tree.count(&self.transaction, parent, &leaf, 0)?;
-                self.judge(name)?;
-            }
-            if let Some((names, Some((name, _)))) = found.filter(|_| current.begin != moment) {
-                self.cut((names.own, names.in_directory), record.begin)?;
-                // The one before it was in force until then.
-                self.connection()
-                    .prepare_cached(
-                        "UPDATE version SET until = max(begin, ?3) WHERE gone IS NULL AND id = (
-                             SELECT id FROM version INDEXED BY version_ended WHERE name IN (?1, ?2) AND until IS NOT NULL
-                                 AND until = ?4 AND COALESCE(change, 0) < 16 ORDER BY begin DESC, id DESC LIMIT 1)",
-                    )?
-                    .execute(params![names.own, names.in_directory, moment, current.begin])?;
-                self.lived(name, moment.min(current.begin), Datetime::MIN)?;
-            }
+            self.was_listed(name, names, current, told)?;
             return Ok((Changed::Known, Some(current.id)));
         }
-        let spot = self.spot(rset, directory, record)?;
-        let heir_of = match (&current, found) {
+        let heir_of = match (&current, names) {
             (Some(current), _) if current.sameness == Sameness::Same => Some(current.id),
-            (_, Some((names, _))) => self.same_bytes_before(names, record)?,
+            (_, Some(names)) => self.same_bytes_before(names, record)?,
             _ => None,
         };
-        match (spot.row.and_then(|row| row.version.map(|version| (row.id, version))), current) {
-            (Some(known), Some(current)) => {
+        let current_document = current.map(|current| current.document);
+        self.arrives(rset, directory, (record, how, heir_of), current_document)
+    }
+
+    /// A change has made a version; the one that it supersedes, if there is one, is listed by `current_document`.
+    fn arrives(
+        &mut self,
+        rset: SetId,
+        directory: NameId,
+        (record, how, heir_of): (&Record, How, Option<VersionId>),
+        current_document: Option<DocumentId>,
+    ) -> Result<(Changed, Option<VersionId>)> {
+        let spot = self.spot(rset, directory, record)?;
+        match (spot.row.and_then(|row| row.version.map(|version| (row.id, version))), current_document) {
+            (Some(known), Some(document)) => {
                 // Which list it is in, the change does not say; that list's next edition does.
-                let next = self.succeed(&spot, known, current.document, record, heir_of, how)?;
-                Ok((Changed::Updated, Some(next)))
+                let arrival = Arrival { record, how, document, heir_of };
+                Ok((Changed::Updated, Some(self.succeed(&spot, known, arrival)?)))
             }
-            _ => Ok((Changed::Added, Some(self.appear(rset, &spot, NOBODY, record, heir_of, how)?))),
+            _ => {
+                let arrival = Arrival { record, how, document: NOBODY, heir_of };
+                Ok((Changed::Added, Some(self.appear(rset, &spot, arrival)?)))
+            }
         }
+    }
+
+    /// Whether a change is in the tree already, and what there is of it; `None` if it is new.
+    fn is_known(
+        &self,
+        names: Names,
+        current: Option<&Current>,
+        told: &ToldChange<'_>,
+    ) -> Result<Option<(Changed, Option<VersionId>)>> {
+        let how = told.how;
+        let is_deletion = how.kind() == Change::Deleted;
+        if let Some(known) = self.known(names, current, told)? {
+            let stands = match is_deletion {
+                true => current.is_none(),
+                false => current.is_some_and(|current| Some(current.id) == known),
+            };
+            let stale = !stands
+                && self.may_have_happened_again(names, current, told.record.begin, how)?
+                && !(!how.is_exact() && known.is_some() && self.is_in_lists(names, known)?);
+            return Ok(Some((if stale { Changed::Stale } else { Changed::Known }, known)));
+        }
+        let is_listed = current.is_some_and(|current| !current.how.is_some_and(How::is_change));
+        // It was deleted before the lists were made that have it again.
+        let is_undone = is_deletion && !how.is_exact() && is_listed && self.is_in_lists(names, None)?;
+        Ok(is_undone.then_some((Changed::Known, None)))
+    }
+
+    /// A list told of the current version before its change did: now it is that of the change.
+    fn was_listed(&mut self, name: NameId, names: Names, current: &Current, told: &ToldChange<'_>) -> Result<()> {
+        let ToldChange { record, how, .. } = *told;
+        let moment = record.begin;
+        let same_words: bool = self
+            .connection()
+            .prepare_cached("SELECT extra IS ?2 FROM version WHERE id = ?1")?
+            .query_row(params![current.id, record.extra], |row| row.get(0))?;
+        self.connection()
+            .prepare_cached("UPDATE version SET change = ?2, begin = ?3, extra = ?4 WHERE id = ?1")?
+            .execute(params![current.id, how.number(), moment, record.extra])?;
+        if !same_words {
+            self.relink(current.id)?;
+            // What it is linked to may be something else.
+            self.connection()
+                .prepare_cached("UPDATE name SET changed = ?2 WHERE id = ?1")?
+                .execute(params![name, self.now])?;
+            let (parent, leaf) = place(self.connection(), name)?;
+            self.tree.count(&self.transaction, parent, &leaf, 0)?;
+            self.judge(name)?;
+        }
+        if current.begin != moment {
+            self.cut((names.own, names.in_directory), moment)?;
+            // The one before it was in force until then.
+            self.connection()
+                .prepare_cached(
+                    "UPDATE version SET until = max(begin, ?3) WHERE gone IS NULL AND id = (
+                         SELECT id FROM version INDEXED BY version_ended WHERE name IN (?1, ?2) AND until IS NOT NULL
+                             AND until = ?4 AND COALESCE(change, 0) < 16 ORDER BY begin DESC, id DESC LIMIT 1)",
+                )?
+                .execute(params![names.own, names.in_directory, moment, current.begin])?;
+            self.lived(name, moment.min(current.begin), Datetime::MIN)?;
+        }
+        Ok(())
     }
 
     /// A list of the very moment of a change had its result already, and another change of that moment was put after it: what
@@ -336,10 +360,9 @@ impl Transaction<'_> {
         &self,
         names: Names,
         current: Option<&Current>,
-        record: &Record,
-        how: How,
-        fresh: VersionId,
+        told: &ToldChange<'_>,
     ) -> Result<Option<Option<VersionId>>> {
+        let ToldChange { record, how, fresh, .. } = *told;
         let moment = record.begin;
         if how.kind() == Change::Deleted {
             if !how.is_exact() {
@@ -560,30 +583,13 @@ impl Transaction<'_> {
         }
         let ended = before.as_ref().map(|before| before.until);
         let until = [next, current, ended].into_iter().flatten().min();
-        let version = self.insert_version(names.own, NOBODY, record, None, how)?;
+        let version = self.insert_version(names.own, Arrival { record, how, document: NOBODY, heir_of: None })?;
         let until = until.unwrap_or(record.begin);
         self.connection()
             .prepare_cached("UPDATE version SET until = ?2, ended = ?3 WHERE id = ?1")?
             .execute(params![version, until, self.now])?;
-        // Where its resource went, it is this one that did.
-        let went = before.as_ref().filter(|before| before.until == until);
-        let went = went.and_then(|before| Some((before.id, before.gone?, before.went)));
-        if let Some((before, gone, went)) = went {
-            self.connection()
-                .prepare_cached("UPDATE version SET gone = ?2, went = ?3 WHERE id = ?1")?
-                .execute(params![version, gone, went])?;
-            let went_before = self.went_before.remove(&before).filter(|moment| *moment <= record.begin);
-            match went_before {
-                Some(moment) => self
-                    .connection()
-                    .prepare_cached("UPDATE version SET until = ?2 WHERE id = ?1")?
-                    .execute(params![before, moment])?,
-                None => self
-                    .connection()
-                    .prepare_cached("UPDATE version SET gone = NULL, went = NULL, until = ?2 WHERE id = ?1")?
-                    .execute(params![before, record.begin])?,
-            };
-            self.tree.changes.from(went_before.unwrap_or(record.begin));
+        if let Some(before) = before.as_ref().filter(|before| before.until == until) {
+            self.went_with(version, begin, before)?;
         }
         // The version before it ended when this one began.
         if let Some(before) = before.filter(|before| before.gone.is_none()) {
@@ -593,6 +599,29 @@ impl Transaction<'_> {
         }
         self.lived(names.own, record.begin, until)?;
         Ok(version)
+    }
+
+    /// Where the resource went when the version `before` this one ended, it is this one that did.
+    fn went_with(&mut self, version: VersionId, begin: Datetime, before: &Lived) -> Result<()> {
+        let Some(gone) = before.gone else { return Ok(()) };
+        self.connection().prepare_cached("UPDATE version SET gone = ?2, went = ?3 WHERE id = ?1")?.execute(params![
+            version,
+            gone,
+            before.went
+        ])?;
+        let went_before = self.went_before.remove(&before.id).filter(|moment| *moment <= begin);
+        match went_before {
+            Some(moment) => self
+                .connection()
+                .prepare_cached("UPDATE version SET until = ?2 WHERE id = ?1")?
+                .execute(params![before.id, moment])?,
+            None => self
+                .connection()
+                .prepare_cached("UPDATE version SET gone = NULL, went = NULL, until = ?2 WHERE id = ?1")?
+                .execute(params![before.id, begin])?,
+        };
+        self.tree.changes.from(went_before.unwrap_or(begin));
+        Ok(())
     }
 
     /// Of versions of a resource that began at one moment, this one comes after those of `told`; those that nobody told of come

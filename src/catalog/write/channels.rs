@@ -4,19 +4,30 @@
 //! that comes twice counts once.
 
 use crate::catalog::model::ids::SetId;
-use rusqlite::OptionalExtension;
-use rusqlite::params;
+use rusqlite::{OptionalExtension, params};
 
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::channels::{LOOSE, PING, Reading, Subscription, WHOLE};
 use crate::catalog::write::transaction::Transaction;
-use crate::document::Capability;
-use crate::document::Datetime;
+use crate::document::{Capability, Datetime};
 
 type Result<T> = std::result::Result<T, CatalogError>;
 
 /// So many deliveries that were dealt with are remembered of each channel.
 const REMEMBERED: i64 = 2000;
+
+/// What was delivered.
+#[derive(Clone, Copy, Debug)]
+pub struct NewDelivery<'d> {
+    /// When, by our clock.
+    pub came: Datetime,
+    /// What it is taken for.
+    pub reading: Reading,
+    /// Its SHA-256.
+    pub digest: &'d [u8; 32],
+    /// What of it is kept.
+    pub body: &'d [u8],
+}
 
 impl Transaction<'_> {
     /// The number of a channel, made where there is none.
@@ -64,18 +75,12 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Keeps a delivery, and returns its number; none if the same one came before.
+    /// Keeps what was delivered on a channel, and returns its number; none if the same one came before.
     ///
     /// # Errors
     /// If SQLite fails.
-    pub fn deliver(
-        &self,
-        channel: i64,
-        came: Datetime,
-        reading: Reading,
-        digest: &[u8; 32],
-        body: &[u8],
-    ) -> Result<Option<i64>> {
+    pub fn deliver(&self, channel: i64, delivery: &NewDelivery<'_>) -> Result<Option<i64>> {
+        let NewDelivery { came, reading, digest, body } = *delivery;
         let known = self
             .connection()
             .prepare_cached("SELECT 1 FROM delivery WHERE channel = ?1 AND digest = ?2")?

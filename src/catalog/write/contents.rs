@@ -1,9 +1,7 @@
 //! Facts about content: what has come into the store, what has left it, what was learnt of sizes.
 
-use crate::catalog::model::ids::NameId;
-use crate::catalog::model::ids::VersionId;
-use rusqlite::OptionalExtension;
-use rusqlite::params;
+use crate::catalog::model::ids::{NameId, VersionId};
+use rusqlite::{OptionalExtension, params};
 
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::nodes::Content;

@@ -1,12 +1,10 @@
 //! Applies a filter to what is there.
 
-use crate::catalog::model::ids::NameId;
-use crate::catalog::model::ids::SetId;
+use crate::catalog::model::ids::{NameId, SetId};
 use crate::document::Datetime;
 use rusqlite::params;
 
-use crate::catalog::db::meta::meta;
-use crate::catalog::db::meta::{KEY, selected_key, set_meta};
+use crate::catalog::db::meta::{KEY, meta, selected_key, set_meta};
 use crate::catalog::db::names::names;
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::filter::Seen;
@@ -312,6 +310,25 @@ mod tests {
         ]
     }
 
+    /// What a list of the moment `now` says: whether a media type, and when it was modified.
+    fn record(mapper: &Mapper, path: usize, now: i64, (typed, mtime): (bool, i64)) -> Record {
+        let uri = format!("http://example.com/{}", PATHS[path]);
+        Record {
+            path: mapper.path(&uri).unwrap(),
+            uri,
+            begin: Datetime::from_nanos(now),
+            mtime: Datetime::from_nanos(mtime),
+            dated: 1,
+            size: None,
+            hashes: Hashes::default(),
+            media: typed.then(|| "x/y".to_owned()),
+            coded: false,
+            extra: None,
+            mementos: Vec::new(),
+            targets: Vec::new(),
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(60))]
 
@@ -338,23 +355,8 @@ mod tests {
                 match step {
                     Step::List(entries) => {
                         let mut transaction = writer.begin(false).unwrap();
-                        let records: Vec<Record> = entries.iter().map(|(path, (typed, mtime))| {
-                            let uri = format!("http://example.com/{}", PATHS[*path]);
-                            Record {
-                                path: mapper.path(&uri).unwrap(),
-                                uri,
-                                begin: Datetime::from_nanos(now),
-                                mtime: Datetime::from_nanos(*mtime),
-                                dated: 1,
-                                size: None,
-                                hashes: Hashes::default(),
-                                media: typed.then(|| "x/y".to_owned()),
-                                coded: false,
-                                extra: None,
-                                mementos: Vec::new(),
-                                targets: Vec::new(),
-                            }
-                        }).collect();
+                        let records: Vec<Record> =
+                            entries.iter().map(|(path, facts)| record(&mapper, *path, now, *facts)).collect();
                         transaction.upsert_all(rset, ROOT, DocumentId::new(now), &records).unwrap();
                         transaction.delete_unseen(rset, Datetime::from_nanos(now)).unwrap();
                         transaction.commit().unwrap();

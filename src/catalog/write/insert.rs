@@ -3,10 +3,7 @@
 //! New versions of a list are written many to a statement ([`Numbered`]); a version that another one makes room for, one at
 //! a time with all of its columns ([`VersionValues`]).
 
-use crate::catalog::model::ids::DocumentId;
-use crate::catalog::model::ids::NameId;
-use crate::catalog::model::ids::VersionId;
-use crate::document::Datetime;
+use crate::catalog::model::ids::{DocumentId, NameId, VersionId};
 use std::sync::LazyLock;
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
@@ -15,7 +12,7 @@ use crate::catalog::error::CatalogError;
 use crate::catalog::model::integers::signed;
 use crate::catalog::model::members::MemberRow;
 use crate::catalog::model::record::Record;
-use crate::document::Hashes;
+use crate::document::{Datetime, Hashes};
 
 type Result<T> = std::result::Result<T, CatalogError>;
 
@@ -113,8 +110,7 @@ impl Numbered {
     pub(in crate::catalog) fn write<T>(
         &self,
         connection: &Connection,
-        all: &[T],
-        number: impl Fn(&T) -> i64,
+        (all, number): (&[T], fn(&T) -> i64),
         shared: impl Fn(&mut rusqlite::Statement<'_>) -> rusqlite::Result<()>,
         mut bind: impl FnMut(&mut rusqlite::Statement<'_>, &T, usize) -> rusqlite::Result<()>,
     ) -> Result<()> {
@@ -165,8 +161,7 @@ pub(in crate::catalog) fn insert_versions(
     let mut hashes = Vec::new();
     statements.write(
         connection,
-        versions,
-        |version| version.id.number(),
+        (versions, |version| version.id.number()),
         |statement| {
             statement.raw_bind_parameter(1, document)?;
             if !is_plain {

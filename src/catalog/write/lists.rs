@@ -14,7 +14,7 @@ impl Transaction<'_> {
     /// # Errors
     /// If SQLite fails.
     pub fn note_edition(&self, rset: SetId, edition: &str, begun: Option<Datetime>) -> Result<()> {
-        set_meta(self.connection(), &format!("edition {rset}"), &format!("{edition} {}", self.now))?;
+        set_meta(self.connection(), &format!("edition {rset}"), &format!("{edition} {}", self.now.nanos()))?;
         match begun {
             Some(begun) => set_meta(self.connection(), &format!("begun {rset}"), &begun.nanos().to_string()),
             None => Ok(()),
@@ -52,7 +52,7 @@ impl Transaction<'_> {
             Some(since) => Ok((0..long).contains(&self.now.nanos().saturating_sub(since))),
             None if !begins => Ok(false),
             None => {
-                set_meta(self.connection(), key, &format!("{state} {}", self.now))?;
+                set_meta(self.connection(), key, &format!("{state} {}", self.now.nanos()))?;
                 Ok(true)
             }
         }

@@ -1,7 +1,6 @@
 //! Members of packages: where in a package the content of a version lies, or a patch that makes it, and what was found of it.
 
-use crate::catalog::model::ids::NameId;
-use crate::catalog::model::ids::VersionId;
+use crate::catalog::model::ids::{NameId, VersionId};
 use rusqlite::params;
 
 use crate::catalog::error::CatalogError;

@@ -1,14 +1,11 @@
 //! Packages of dumps.
 
-use crate::catalog::model::ids::PackageId;
-use crate::catalog::model::ids::SetId;
-use rusqlite::OptionalExtension;
-use rusqlite::params;
+use crate::catalog::model::ids::{PackageId, SetId};
+use rusqlite::{OptionalExtension, params};
 
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::integers::signed;
-use crate::catalog::model::packages::PackageBytes;
-use crate::catalog::model::packages::PackageRow;
+use crate::catalog::model::packages::{PackageBytes, PackageRow};
 use crate::catalog::write::transaction::Transaction;
 use crate::document::Datetime;
 

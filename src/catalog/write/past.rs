@@ -4,17 +4,15 @@
 //! in force today is not touched but for when it began: neither names nor counts of the current tree change. A resource that is
 //! only of the past has a name without a current version, as one that was deleted has.
 
-use crate::catalog::model::ids::NameId;
-use crate::catalog::model::ids::SetId;
-use crate::catalog::model::ids::VersionId;
-use std::collections::HashMap;
-use std::collections::HashSet;
+use crate::catalog::model::ids::{NameId, SetId, VersionId};
+use crate::catalog::model::mementos::EntrySays;
+use std::collections::{HashMap, HashSet};
 
 use rusqlite::params;
 
 use crate::catalog::db::names::resource_of;
 use crate::catalog::db::naming::Named;
-use crate::catalog::db::tree::{Numbers, Tree};
+use crate::catalog::db::tree::{NewName, Numbers, Tree};
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::origin::How;
 use crate::catalog::model::reach::Reach;
@@ -22,10 +20,8 @@ use crate::catalog::model::record::{Extra, Record};
 use crate::catalog::model::timeline::{Facts, Origin, Span, Timeline};
 use crate::catalog::write::changes::Names;
 use crate::catalog::write::insert::VersionValues;
-use crate::catalog::write::transaction::{NOBODY, Transaction};
-use crate::document::Change;
-use crate::document::Datetime;
-use crate::document::Hashes;
+use crate::catalog::write::transaction::{Arrival, NOBODY, Transaction};
+use crate::document::{Change, Datetime, Hashes};
 use crate::path::SELF;
 
 type Result<T> = std::result::Result<T, CatalogError>;
@@ -105,7 +101,7 @@ impl Past {
 }
 
 fn facts_of(record: &Record) -> Facts {
-    let modified = (record.dated == 1).then(|| record.mtime);
+    let modified = (record.dated == 1).then_some(record.mtime);
     Facts { modified, size: record.size, hashes: record.hashes.clone() }
 }
 
@@ -113,6 +109,17 @@ fn facts_of(record: &Record) -> Facts {
 pub(in crate::catalog) struct Known {
     names: Names,
     spans: Vec<Span>,
+}
+
+/// What became of spans.
+struct Written {
+    /// The version of each.
+    versions: Vec<Option<VersionId>>,
+    /// The one that was not known.
+    told: Option<VersionId>,
+    /// From when to when something is other than it was.
+    begin: Datetime,
+    end: Datetime,
 }
 
 impl Transaction<'_> {
@@ -300,6 +307,33 @@ impl Transaction<'_> {
             (Some(names), None) => names,
             (None, None) => return Ok(None),
         };
+        let Written { versions, told, begin, end } = self.write_spans(past, names, record, (&before, &after))?;
+        if told.is_some() {
+            self.tree.ensure_self(&self.transaction, names.own, past.rset)?;
+        }
+        self.lived(names.own, begin, end)?;
+        if names.in_directory != names.own {
+            self.lived(names.in_directory, begin, end)?;
+        }
+        past.untold = true;
+        let version = wanted.and_then(|index| versions[index]);
+        if let Some((version, record)) = version.zip(record) {
+            if told != Some(version) {
+                self.places_of(version, record)?;
+            }
+            self.linked(Some(version), record)?;
+        }
+        Ok(version)
+    }
+
+    /// Writes what differs `after` a change of the spans from `before` it. `record` is that of the one that was told.
+    fn write_spans(
+        &mut self,
+        past: &mut Past,
+        names: Names,
+        record: Option<&Record>,
+        (before, after): (&[Span], &[Span]),
+    ) -> Result<Written> {
         let rows: HashMap<VersionId, &Span> = before
             .iter()
             .filter_map(|span| match span.origin {
@@ -307,13 +341,15 @@ impl Transaction<'_> {
                 _ => None,
             })
             .collect();
-        let (mut begin, mut end) = (Datetime::MAX, Datetime::MIN);
-        let (mut version, mut told) = (None, None);
-        for (index, span) in after.iter().enumerate() {
-            let row = match (span.origin, record) {
-                (Origin::Row(row), _) if rows.get(&row) == Some(&span) => row,
+        let mut written = Written { versions: Vec::new(), told: None, begin: Datetime::MAX, end: Datetime::MIN };
+        for span in after {
+            let version = match (span.origin, record) {
+                (Origin::Row(row), _) if rows.get(&row) == Some(&span) => {
+                    written.versions.push(Some(row));
+                    continue;
+                }
                 (Origin::Row(row), _) => {
-                    begin = begin.min(rows.get(&row).map_or(Datetime::MAX, |before| before.begin));
+                    written.begin = written.begin.min(rows.get(&row).map_or(Datetime::MAX, |before| before.begin));
                     self.is_in_force(row, span)?;
                     row
                 }
@@ -324,33 +360,19 @@ impl Transaction<'_> {
                 (Origin::Told, Some(record)) => {
                     past.versions += 1;
                     let row = self.insert_told(names, record, span)?;
-                    told = Some(row);
+                    written.told = Some(row);
                     row
                 }
-                (Origin::Told, None) => continue,
+                (Origin::Told, None) => {
+                    written.versions.push(None);
+                    continue;
+                }
             };
-            if !matches!(span.origin, Origin::Row(row) if rows.get(&row) == Some(&span)) {
-                (begin, end) = (begin.min(span.begin), end.max(span.until.unwrap_or(Datetime::MIN)));
-            }
-            if wanted == Some(index) {
-                version = Some(row);
-            }
+            written.begin = written.begin.min(span.begin);
+            written.end = written.end.max(span.until.unwrap_or(Datetime::MIN));
+            written.versions.push(Some(version));
         }
-        if told.is_some() {
-            self.tree.ensure_self(&self.transaction, names.own, past.rset)?;
-        }
-        self.lived(names.own, begin, end)?;
-        if names.in_directory != names.own {
-            self.lived(names.in_directory, begin, end)?;
-        }
-        past.untold = true;
-        if let Some((version, record)) = version.zip(record) {
-            if told != Some(version) {
-                self.places_of(version, record)?;
-            }
-            self.linked(Some(version), record)?;
-        }
-        Ok(version)
+        Ok(written)
     }
 
     /// Says when a version was in force, how it came, and how its resource went.
@@ -411,7 +433,7 @@ impl Transaction<'_> {
         let heir_of = self.same_bytes_before(names, record)?;
         let record = Record { begin: span.begin, ..record.clone() };
         let how = span.how.unwrap_or(How::listed(Change::Created));
-        let version = self.insert_version(names.own, NOBODY, &record, heir_of, how)?;
+        let version = self.insert_version(names.own, Arrival { record: &record, how, document: NOBODY, heir_of })?;
         self.is_in_force(version, span)?;
         Ok(version)
     }
@@ -428,7 +450,9 @@ impl Transaction<'_> {
         if same_words {
             return Ok(());
         }
-        for url in extra.own_mementos(&record.uri, &record.hashes, length, record.begin, record.mtime) {
+        let times = [Some(record.begin), Some(record.mtime)];
+        let says = EntrySays { uri: &record.uri, hashes: &record.hashes, length, times };
+        for url in extra.own_mementos(&says) {
             self.connection()
                 .prepare_cached("INSERT OR IGNORE INTO memento (version, url, negotiated) VALUES (?1, ?2, 0)")?
                 .execute(params![version, url])?;
@@ -446,7 +470,7 @@ impl Transaction<'_> {
         let Named { name, row, uri } = Named::find(&self.transaction, at, &record.path, &record.uri)?;
         let left_out = self.leaves_out(past.directory, &name, record)?;
         let own = match row {
-            None => self.tree.insert(&self.transaction, at, &name, past.rset, uri, None)?,
+            None => self.tree.insert(&self.transaction, NewName { uri, ..NewName::directory(at, &name, past.rset) })?,
             Some(row) => {
                 self.tree.ensure_self(&self.transaction, row.id, past.rset)?;
                 row.id
@@ -463,7 +487,7 @@ impl Transaction<'_> {
     /// A name in which something lay.
     fn past_directory(&mut self, past: &Past, parent: NameId, name: &str) -> Result<NameId> {
         let id = match Tree::row(&self.transaction, parent, name)? {
-            None => self.tree.insert(&self.transaction, parent, name, past.rset, None, None)?,
+            None => self.tree.insert(&self.transaction, NewName::directory(parent, name, past.rset))?,
             Some(row) => {
                 self.tree.was_directory(&self.transaction, row, past.rset)?;
                 row.id

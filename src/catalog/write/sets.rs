@@ -1,11 +1,10 @@
 //! What a transaction notes of sets, and of the documents that they are made from.
 
-use crate::catalog::model::ids::DocumentId;
-use crate::catalog::model::ids::SetId;
+use crate::catalog::db::tree::NewName;
+use crate::catalog::model::ids::{DocumentId, SetId};
 use std::collections::HashSet;
 
-use rusqlite::OptionalExtension;
-use rusqlite::params;
+use rusqlite::{OptionalExtension, params};
 
 use crate::catalog::db::meta::{behind_key, listed_key, meta, set_meta};
 use crate::catalog::error::CatalogError;
@@ -34,7 +33,7 @@ impl Transaction<'_> {
         )?;
         let id = SetId::new(self.transaction.last_insert_rowid());
         if own_directory {
-            let directory = self.tree.insert(&self.transaction, ROOT, label, id, None, None)?;
+            let directory = self.tree.insert(&self.transaction, NewName::directory(ROOT, label, id))?;
             self.transaction.execute("UPDATE rset SET directory = ?2 WHERE id = ?1", params![id, directory])?;
         }
         Ok(id)

@@ -1,12 +1,8 @@
 //! What a transaction remembers of what it did.
 
-use crate::catalog::model::ids::NameId;
-use crate::catalog::model::ids::VersionId;
-use std::collections::BTreeMap;
-use std::collections::HashMap;
-use std::collections::HashSet;
-use std::hash::BuildHasher as _;
-use std::hash::RandomState;
+use crate::catalog::model::ids::{NameId, VersionId};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{BuildHasher as _, RandomState};
 
 use crate::catalog::model::mementos::Memento;
 use crate::catalog::model::record::Record;

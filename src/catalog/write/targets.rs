@@ -4,10 +4,8 @@
 //! Rows are kept of current versions alone; a trigger removes those of a version that is superseded. So names that move,
 //! become directories or are hidden by a filter need nothing here.
 
-use crate::catalog::model::ids::NameId;
-use crate::catalog::model::ids::VersionId;
-use rusqlite::OptionalExtension as _;
-use rusqlite::params;
+use crate::catalog::model::ids::{NameId, VersionId};
+use rusqlite::{OptionalExtension as _, params};
 use sha2::Digest as _;
 use sha2::Sha256;
 

@@ -1,25 +1,20 @@
 //! A step of the writer that is not yet visible.
 
-use crate::catalog::model::ids::DocumentId;
-use crate::catalog::model::ids::NameId;
-use crate::catalog::model::ids::SetId;
-use crate::catalog::model::ids::VersionId;
+use crate::catalog::model::ids::{DocumentId, NameId, SetId, VersionId};
 use std::borrow::Cow;
 use std::cell::Cell;
-use std::collections::HashMap;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use rusqlite::{OptionalExtension as _, params};
 
 use crate::catalog::db::columns::{MEMBER, member};
 use crate::catalog::db::meta::{TIMELESS, set_meta};
-use crate::catalog::db::names::derived_uri;
-use crate::catalog::db::names::resource_name;
+use crate::catalog::db::names::{derived_uri, resource_name};
 use crate::catalog::db::naming::Named;
 use crate::catalog::db::pool::Gate;
 use crate::catalog::db::snapshots::{seen, went_later};
-use crate::catalog::db::tree::{NameRow, Numbers, Tree};
+use crate::catalog::db::tree::{NameRow, NewName, Numbers, Tree};
 use crate::catalog::error::CatalogError;
 use crate::catalog::model::filter::Filter;
 use crate::catalog::model::inode::ROOT;
@@ -31,11 +26,8 @@ use crate::catalog::model::same_bytes::{Listed, Sameness};
 use crate::catalog::model::snapshot::Snapshot;
 use crate::catalog::write::insert::{Existing, NewVersion, insert_member};
 use crate::catalog::write::state::{Recent, Remembered};
-use crate::document::Change;
-use crate::document::Datetime;
-use crate::document::Hashes;
-use crate::path::Mapper;
-use crate::path::SELF;
+use crate::document::{Change, Datetime, Hashes};
+use crate::path::{Mapper, SELF};
 
 type Result<T> = std::result::Result<T, CatalogError>;
 
@@ -108,6 +100,29 @@ pub struct Transaction<'w> {
     gate: Arc<Gate>,
 }
 
+/// A version that comes into the tree.
+#[derive(Clone, Copy)]
+pub(in crate::catalog) struct Arrival<'r> {
+    pub(in crate::catalog) record: &'r Record,
+    pub(in crate::catalog) how: How,
+    /// The document that lists it.
+    pub(in crate::catalog) document: DocumentId,
+    /// The version whose bytes it has.
+    pub(in crate::catalog) heir_of: Option<VersionId>,
+}
+
+/// What a resource that a document lists is, beside its current version.
+struct Compared {
+    /// Nothing is new.
+    same: bool,
+    /// What is said of the bytes is the same.
+    same_bytes: bool,
+    /// What is said can be said of one and the same.
+    agrees: bool,
+    /// The document that lists the version.
+    listed: DocumentId,
+}
+
 /// A place in the tree for a resource.
 pub(in crate::catalog) struct Spot<'r> {
     pub(in crate::catalog) parent: NameId,
@@ -123,8 +138,7 @@ impl<'w> Transaction<'w> {
     pub(in crate::catalog) fn new(
         transaction: rusqlite::Transaction<'w>,
         mapper: &'w Mapper,
-        next_name: NameId,
-        next_version: VersionId,
+        (next_name, next_version): (NameId, VersionId),
         filter: Arc<Filter>,
         gate: Arc<Gate>,
     ) -> Self {
@@ -207,13 +221,14 @@ impl<'w> Transaction<'w> {
                 return Ok(Upserted { outcome: Outcome::Repeated, version: row.version });
             }
             if let Some(version) = row.version {
-                return self.update(&spot, row.id, version, document, record);
+                return self.update(&spot, (row.id, version), document, record);
             }
             if self.went_later(&spot, row.id)? {
                 return Ok(Upserted { outcome: Outcome::Unchanged, version: None });
             }
         }
-        let version = self.appear(rset, &spot, document, record, None, How::listed(Change::Created))?;
+        let how = How::listed(Change::Created);
+        let version = self.appear(rset, &spot, Arrival { record, how, document, heir_of: None })?;
         self.recent.add(record, version);
         Ok(Upserted { outcome: Outcome::Added, version: Some(version) })
     }
@@ -244,19 +259,16 @@ impl<'w> Transaction<'w> {
         &mut self,
         rset: SetId,
         spot: &Spot<'_>,
-        document: DocumentId,
-        record: &Record,
-        heir_of: Option<VersionId>,
-        how: How,
+        arrival: Arrival<'_>,
     ) -> Result<VersionId> {
         let Spot { parent, ref name, row, uri, directory } = *spot;
-        let left_out = self.leaves_out(directory, name, record)?;
+        let left_out = self.leaves_out(directory, name, arrival.record)?;
         let name_id = row.map_or(self.tree.next_name, |row| row.id);
         let record = &*match row {
-            Some(row) => self.in_order(self.names(spot, row.id)?, record, how)?,
-            None => Cow::Borrowed(record),
+            Some(row) => self.in_order(self.names(spot, row.id)?, arrival.record, arrival.how)?,
+            None => Cow::Borrowed(arrival.record),
         };
-        let version = self.insert_version(name_id, document, record, heir_of, how)?;
+        let version = self.insert_version(name_id, Arrival { record, ..arrival })?;
         match row {
             Some(row) => {
                 self.transaction
@@ -268,7 +280,8 @@ impl<'w> Transaction<'w> {
                 self.history_changed(row.id)?;
             }
             None => {
-                let id = self.tree.insert(&self.transaction, parent, name, rset, uri, Some(version))?;
+                let id =
+                    self.tree.insert(&self.transaction, NewName { parent, name, rset, uri, version: Some(version) })?;
                 self.seen.insert(id);
             }
         }
@@ -290,15 +303,12 @@ impl<'w> Transaction<'w> {
         &mut self,
         spot: &Spot<'_>,
         (name, version): (NameId, VersionId),
-        document: DocumentId,
-        record: &Record,
-        heir_of: Option<VersionId>,
-        how: How,
+        arrival: Arrival<'_>,
     ) -> Result<VersionId> {
-        let record = &*self.in_order(self.names(spot, name)?, record, how)?;
-        let next = self.insert_version(name, document, record, heir_of, how)?;
+        let record = &*self.in_order(self.names(spot, name)?, arrival.record, arrival.how)?;
+        let next = self.insert_version(name, Arrival { record, ..arrival })?;
         self.close(version, record.begin)?;
-        if heir_of == Some(version) || !how.is_change() && self.is_edition(version, record)? {
+        if arrival.heir_of == Some(version) || !arrival.how.is_change() && self.is_edition(version, record)? {
             self.inherit_places(version, next)?;
         }
         self.transaction
@@ -358,14 +368,14 @@ impl<'w> Transaction<'w> {
         })?)
     }
 
-    /// Takes the current version of a name out of the tree, as of the moment `at`.
+    /// Takes the current version of a name out of the tree, as of the moment `at`, when it was deleted, or was
+    /// found to be gone.
     pub(in crate::catalog) fn vanish(
         &mut self,
         rset: SetId,
         (parent, name): (NameId, &str),
         (id, version): (NameId, VersionId),
-        at: Datetime,
-        how: How,
+        (at, how): (Datetime, How),
     ) -> Result<()> {
         // A time that the change itself gave is what tells it from the next one, whatever the version's was.
         let span = match how.is_exact() {
@@ -451,7 +461,7 @@ impl<'w> Transaction<'w> {
                 None => derived_uri(transaction, mapper, name, root),
             }
         };
-        let id = self.tree.directory(transaction, root, names, rset, &mut uri_of)?;
+        let id = self.tree.directory(transaction, (root, names), rset, &mut uri_of)?;
         for (before, after) in self.tree.moved.drain(..) {
             if self.seen.contains(before) {
                 self.seen.insert(after);
@@ -464,50 +474,11 @@ impl<'w> Transaction<'w> {
     fn update(
         &mut self,
         spot: &Spot<'_>,
-        id: NameId,
-        version: VersionId,
+        (id, version): (NameId, VersionId),
         document: DocumentId,
         record: &Record,
     ) -> Result<Upserted> {
-        let hashes = (!record.hashes.is_empty()).then(|| record.hashes.to_bytes());
-        let media = self.media(record.media.as_deref())?;
-        let snapshot = self.snapshot;
-        let (same, same_bytes, agrees, listed) = self
-            .transaction
-            .prepare_cached(concat!(
-                "SELECT mtime, dated, CASE WHEN settled THEN NULL ELSE size END, hashes, media, extra, document, change, begin, ",
-                seen!(),
-                " FROM version v WHERE id = ?1"
-            ))?
-            .query_row(params![version, snapshot.map_or(0, Snapshot::kinds)], |row| {
-                let dated: u8 = row.get(1)?;
-                // Of a resource of which nothing is said, only the edition of its list tells.
-                let silent = record.size.is_none() && hashes.is_none();
-                let timeless = dated == 0 && !silent;
-                let same_time = dated == record.dated && (timeless || row.get::<_, i64>(0)? == record.mtime.nanos());
-                let same_size = row.get::<_, Option<i64>>(2)?.map(i64::unsigned_abs) == record.size;
-                let known: Option<Vec<u8>> = row.get(3)?;
-                let same_hashes = known == hashes;
-                let same = same_time
-                    && same_size
-                    && same_hashes
-                    && row.get::<_, Option<i64>>(4)? == media
-                    && row.get::<_, Option<String>>(5)? == record.extra;
-                let same_bytes = same_size && same_hashes && (hashes.is_some() || same_time);
-                let known = known.as_deref().map(Hashes::from_bytes).unwrap_or_default();
-                let facts = Listed {
-                    modified: (dated == 1).then_some(row.get(0)?),
-                    size: row.get::<_, Option<i64>>(2)?.map(i64::unsigned_abs),
-                    hashes: &known,
-                };
-                let agrees = facts.compared_with(&Listed::of(record)) == Sameness::Same;
-                // What a change said of it needs not be said in the same words by a list.
-                let changed = How::of(row.get(7)?).is_some_and(How::is_change);
-                let (begin, seen) = (row.get(8)?, row.get(9)?);
-                let newer = changed && snapshot.is_some_and(|snapshot| snapshot.is_before(begin, seen));
-                let same = same || newer || changed && agrees && row.get::<_, Option<i64>>(4)? == media;
-                Ok((same, same_bytes, agrees, row.get::<_, DocumentId>(6)?))
-            })?;
+        let Compared { same, same_bytes, agrees, listed } = self.compare(version, record)?;
         // While an unchanged document may list it too, it is not this document's alone.
         let elsewhere =
             listed != document && (self.kept.contains(&listed) || listed == SHARED && !self.kept.is_empty());
@@ -520,9 +491,50 @@ impl<'w> Transaction<'w> {
         }
         let handed_over = agrees && !same_bytes && self.of_two_kinds(listed, document)?;
         let heir_of = (same_bytes || handed_over).then_some(version);
-        let next = self.succeed(spot, (id, version), owner, record, heir_of, How::listed(Change::Updated))?;
+        let how = How::listed(Change::Updated);
+        let next = self.succeed(spot, (id, version), Arrival { record, how, document: owner, heir_of })?;
         let outcome = if handed_over { Outcome::Unchanged } else { Outcome::Updated };
         Ok(Upserted { outcome, version: Some(next) })
+    }
+
+    /// Compares a resource that a document lists with its current version.
+    fn compare(&mut self, version: VersionId, record: &Record) -> Result<Compared> {
+        let hashes = (!record.hashes.is_empty()).then(|| record.hashes.to_bytes());
+        let media = self.media(record.media.as_deref())?;
+        let snapshot = self.snapshot;
+        let mut statement = self.transaction.prepare_cached(concat!(
+            "SELECT mtime, dated, CASE WHEN settled THEN NULL ELSE size END, hashes, media, extra, document, change, begin, ",
+            seen!(),
+            " FROM version v WHERE id = ?1"
+        ))?;
+        Ok(statement.query_row(params![version, snapshot.map_or(0, Snapshot::kinds)], |row| {
+            let dated: u8 = row.get(1)?;
+            // Of a resource of which nothing is said, only the edition of its list tells.
+            let silent = record.size.is_none() && hashes.is_none();
+            let timeless = dated == 0 && !silent;
+            let same_time = dated == record.dated && (timeless || row.get::<_, i64>(0)? == record.mtime.nanos());
+            let size = row.get::<_, Option<i64>>(2)?.map(i64::unsigned_abs);
+            let known: Option<Vec<u8>> = row.get(3)?;
+            let (same_size, same_hashes) = (size == record.size, known == hashes);
+            let same_media = row.get::<_, Option<i64>>(4)? == media;
+            let same_words = row.get::<_, Option<String>>(5)? == record.extra;
+            let known = known.as_deref().map(Hashes::from_bytes).unwrap_or_default();
+            let modified = (dated == 1).then_some(row.get(0)?);
+            let facts = Listed { modified, size, hashes: &known };
+            let agrees = facts.compared_with(&Listed::of(record)) == Sameness::Same;
+            // What a change said of it needs not be said in the same words by a list.
+            let changed = How::of(row.get(7)?).is_some_and(How::is_change);
+            let (begin, seen) = (row.get(8)?, row.get(9)?);
+            let newer = changed && snapshot.is_some_and(|snapshot| snapshot.is_before(begin, seen));
+            Ok(Compared {
+                same: same_time && same_size && same_hashes && same_media && same_words
+                    || newer
+                    || changed && agrees && same_media,
+                same_bytes: same_size && same_hashes && (hashes.is_some() || same_time),
+                agrees,
+                listed: row.get(6)?,
+            })
+        })?)
     }
 
     /// Notes which document lists a version.
@@ -555,15 +567,9 @@ impl<'w> Transaction<'w> {
         Ok(())
     }
 
-    /// Makes a version. It takes over the content of `heir_of`, unless its record lists another length.
-    pub(in crate::catalog) fn insert_version(
-        &mut self,
-        name: NameId,
-        document: DocumentId,
-        record: &Record,
-        heir_of: Option<VersionId>,
-        how: How,
-    ) -> Result<VersionId> {
+    /// Makes a version. It takes over the content of the one that it is the heir of, unless its record lists another length.
+    pub(in crate::catalog) fn insert_version(&mut self, name: NameId, arrival: Arrival<'_>) -> Result<VersionId> {
+        let Arrival { record, how, document, heir_of } = arrival;
         let id = self.new_version();
         let media = self.media(record.media.as_deref())?;
         let (object, size) = match heir_of {
@@ -711,7 +717,7 @@ impl<'w> Transaction<'w> {
         self.each_unseen(rset, |gone| all.push(gone))?;
         for gone in &all {
             let how = How::listed(Change::Deleted);
-            self.vanish(rset, (gone.parent, &gone.name), (gone.id, gone.version), at, how)?;
+            self.vanish(rset, (gone.parent, &gone.name), (gone.id, gone.version), (at, how))?;
         }
         Ok(all.len() as u64)
     }

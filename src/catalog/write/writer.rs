@@ -1,16 +1,11 @@
 //! The one writer.
 
-use crate::catalog::model::ids::NameId;
-use crate::catalog::model::ids::PackageId;
-use crate::catalog::model::ids::SetId;
-use crate::catalog::model::ids::VersionId;
-use std::path::Path;
-use std::path::PathBuf;
+use crate::catalog::model::ids::{NameId, PackageId, SetId, VersionId};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rusqlite::Connection;
-use rusqlite::params;
+use rusqlite::{Connection, params};
 
 use crate::catalog::db::columns::sets;
 use crate::catalog::db::meta::{meta, set_meta};
@@ -138,7 +133,7 @@ impl Writer {
         let (next_name, next_version) = (NameId::new(number("next_name")?), VersionId::new(number("next_version")?));
         let transaction = self.connection.unchecked_transaction()?;
         let (filter, gate) = (Arc::clone(&self.filter), Arc::clone(&self.gate));
-        Ok(Transaction::new(transaction, &self.mapper, next_name, next_version, filter, gate))
+        Ok(Transaction::new(transaction, &self.mapper, (next_name, next_version), filter, gate))
     }
 
     /// Makes a step that writes much. What it leaves in the write-ahead log is for [`Writer::checkpoint`], soon: this commit or

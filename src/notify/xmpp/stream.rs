@@ -3,9 +3,8 @@
 use tokio::io::BufStream;
 use tokio_xmpp::xmlstream::XmppStream;
 
-use super::Ended;
 use super::guarded::Guarded;
-use super::told;
+use super::{Ended, told};
 
 pub(super) type Stream = XmppStream<BufStream<Guarded>>;
 

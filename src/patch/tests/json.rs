@@ -1,6 +1,6 @@
 //! JSON Patch and JSON Merge Patch: operations, errors, style, bounds.
 
-use super::{Kind, PatchError, apply, first, tries};
+use super::{Kind, Patch, PatchError, apply, first, tries};
 use serde_json::Value;
 
 /// The examples of RFC 7396, appendix A: original, patch, result.
@@ -61,6 +61,15 @@ fn style_is_kept() {
             r#"[{"op":"add","path":"/b","value":{"y":2,"z":1}}]"#,
             r#"{"a":1,"b":{"y":2,"z":1},"c":2}"#,
         ),
+    ] {
+        assert_eq!(first(Kind::JsonPatch, old, patch).as_deref(), Ok(new), "{old} {patch}");
+    }
+}
+
+/// The same, of strings and of what is not touched.
+#[test]
+fn escapes_and_odd_styles_are_kept() {
+    for (old, patch, new) in [
         // Escapes of old strings stay; new ones get those of the old version.
         (
             r#"["\u00E9\/",""]"#,
@@ -212,9 +221,8 @@ fn white_space_is_no_bomb() {
     assert!(longest <= 2 * crate::bounds::count(crate::bounds::Bounds::default().patch), "{longest}");
     let deep = format!("{}{}{}", "[".repeat(250), "1,".repeat(100_000) + "1", "]".repeat(250));
     let error = super::super::apply(
-        Kind::JsonMergePatch,
         b"{}",
-        deep.as_bytes(),
+        Patch { kind: Kind::JsonMergePatch, bytes: deep.as_bytes() },
         Some(10),
         &crate::bounds::Bounds::default(),
         &mut |_| true,

@@ -104,6 +104,20 @@ fn namespaces() {
             "<p:add sel='a'><b:b/></p:add>",
             "<a xmlns:x='u' xmlns:y='u'><x:b/></a>",
         ),
+    ] {
+        namespaces_are(old, declarations, operations, new);
+    }
+}
+
+fn namespaces_are(old: &str, declarations: &str, operations: &str, new: &str) {
+    let patch = format!("<p:patch xmlns:p='urn:ietf:rfc:7351' {declarations}>{operations}</p:patch>");
+    assert_eq!(first(Kind::XmlPatch, old, &patch).as_deref(), Ok(new), "{old} {declarations} {operations}");
+}
+
+/// The same, where a prefix is to be declared, and of attributes and the namespace axis.
+#[test]
+fn namespaces_are_declared() {
+    for (old, declarations, operations, new) in [
         // No prefix: declared at what is added; what the content declares itself stays.
         ("<a/>", "xmlns:b='u'", "<p:add sel='a'><c><b:d/></c></p:add>", "<a><c xmlns:b=\"u\"><b:d/></c></a>"),
         ("<a xmlns:b='v'/>", "xmlns:b='u'", "<p:add sel='a'><b:c/></p:add>", "<a xmlns:b='v'><b:c xmlns:b='u'/></a>"),
@@ -155,8 +169,7 @@ fn namespaces() {
         ),
         ("<a k='1'/>", "", "<p:add sel='a' type='namespace::x'>u</p:add>", "<a xmlns:x='u' k='1'/>"),
     ] {
-        let patch = format!("<p:patch xmlns:p='urn:ietf:rfc:7351' {declarations}>{operations}</p:patch>");
-        assert_eq!(first(Kind::XmlPatch, old, &patch).as_deref(), Ok(new), "{old} {declarations} {operations}");
+        namespaces_are(old, declarations, operations, new);
     }
 }
 

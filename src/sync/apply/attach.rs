@@ -3,20 +3,19 @@
 //! A member is given to a version only where both say the same of it; what does not fit is gathered, and told
 //! of once for the package.
 
-use crate::catalog::NameId;
-use crate::catalog::VersionId;
 use std::sync::Arc;
 
+use super::step_context::StepContext;
 use crate::bounds::{self, Bounds};
 use crate::catalog::{
-    Attached, CatalogError, MemberRow, MemberState, PackageRow, Recent, Record, SetRow, Transaction, UnseenMember,
+    Attached, CatalogError, MemberRow, MemberState, NameId, PackageRow, Recent, Record, SetRow, Transaction,
+    UnseenMember, VersionId,
 };
 use crate::document::{Capability, Datetime, Entry, Facts, relation};
-use crate::path::Mapper;
 use crate::source::{SourceError, Trouble};
 use crate::store::archive::{Directory, Found, Member, Method, Partial};
 use crate::sync::context::Context;
-use crate::sync::documents::fetch::Budget;
+use crate::sync::documents::fetch::{Budget, Described};
 use crate::sync::documents::spooled::Spooled;
 use crate::sync::documents::{dumps, fetch};
 use crate::sync::error::SyncError;
@@ -46,11 +45,17 @@ pub(in crate::sync) struct Attacher {
 const MOST_FRESH: usize = 50_000;
 
 impl Attacher {
+    /// For a document that is the manifest of a package, if that can be read; else its content is fetched later.
+    pub(in crate::sync) fn of(document: &Spooled, status: &Status) -> Option<Self> {
+        let attacher = Self::new(document.package.as_ref()?, document);
+        attacher.inspect_err(|error| status.error(&error.to_string())).ok()
+    }
+
     /// For a package whose directory is here, and its manifest.
     ///
     /// # Errors
     /// If it cannot be read after all.
-    pub(in crate::sync) fn new(package: &Arc<Package>, document: &Spooled) -> Result<Self, SourceError> {
+    fn new(package: &Arc<Package>, document: &Spooled) -> Result<Self, SourceError> {
         let (bounds, prefer) = (&document.bounds, document.prefer.clone());
         let failed = |error: String| SourceError::new(&package.url, Trouble::Nowhere(error));
         let own = Arc::clone(package);
@@ -214,8 +219,7 @@ impl Attacher {
         &mut self,
         transaction: &mut Transaction<'_>,
         directory: NameId,
-        entry: &Entry,
-        record: &Record,
+        (entry, record): (&Entry, &Record),
         length_suffices: bool,
     ) -> Result<(), CatalogError> {
         let Some(member) = self.member(entry, record) else { return Ok(()) };
@@ -264,20 +268,13 @@ impl Attacher {
 /// same of them as the list does.
 pub(in crate::sync) fn beside_list(
     transaction: &mut Transaction<'_>,
-    mapper: &Mapper,
-    status: &Status,
+    context: &StepContext,
     directory: NameId,
     document: &Spooled,
     length_suffices: bool,
 ) -> Result<Option<NewMembers>, CatalogError> {
-    let Some(package) = &document.package else { return Ok(None) };
-    let mut attacher = match Attacher::new(package, document) {
-        Ok(attacher) => attacher,
-        Err(error) => {
-            status.error(&error.to_string());
-            return Ok(None);
-        }
-    };
+    let StepContext { mapper, status, .. } = context;
+    let Some(mut attacher) = Attacher::of(document, status) else { return Ok(None) };
     let url = format!("{} ({MANIFEST})", document.row.url);
     let at = document.at().unwrap_or_else(Datetime::now);
     let mut reader = match document.entries(&url) {
@@ -302,10 +299,11 @@ pub(in crate::sync) fn beside_list(
             break;
         }
         let facts = Facts::of_entry(&entry, reader.warnings_mut());
-        let Some(record) = fetch::resource(mapper, document, &entry, &facts, at, reader.warnings_mut()) else {
+        let described = Described { entry: &entry, facts: &facts };
+        let Some(record) = fetch::resource(mapper, document, described, at, reader.warnings_mut()) else {
             continue;
         };
-        attacher.give_listed(transaction, directory, &entry, &record, length_suffices)?;
+        attacher.give_listed(transaction, directory, (&entry, &record), length_suffices)?;
     }
     for warning in reader.warnings().lines() {
         status.warning(&format!("{url}: {warning}"));
@@ -323,14 +321,14 @@ pub(in crate::sync) async fn attach(
     length_suffices: bool,
 ) -> Result<(), SyncError> {
     for document in manifests {
-        let (mapper, status, directory) = (Arc::clone(&context.mapper), Arc::clone(&context.status), set.directory);
+        let (own, directory) = (StepContext::of(context), set.directory);
         let (back, fresh) = context
             .write_queue
             .step(move |writer| {
                 // If this is lost with the machine's power, it is done again.
                 let mut transaction = writer.begin(false)?;
                 transaction.remember(recent);
-                let fresh = beside_list(&mut transaction, &mapper, &status, directory, &document, length_suffices)?;
+                let fresh = beside_list(&mut transaction, &own, directory, &document, length_suffices)?;
                 let recent = transaction.recent();
                 Ok(((recent, fresh), transaction.commit()?))
             })

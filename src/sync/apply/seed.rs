@@ -7,11 +7,10 @@
 //! A dump fills a mirror for the first time. After that, lists tell what changed, unless the Source has
 //! none, or none that is as new as the dump was.
 
-use crate::catalog::PackageId;
 use std::sync::Arc;
 
 use super::attach;
-use crate::catalog::{DocumentRow, Recent, Seed, SetRow, SetState};
+use crate::catalog::{DocumentRow, PackageId, Recent, Seed, SetRow, SetState};
 use crate::document::{Capability, Datetime};
 use crate::source::FoundSet;
 use crate::sync::config::SeedFrom;

@@ -8,16 +8,19 @@
 //!
 //! **Never knows** where a document is from, and what is read next.
 
-use crate::catalog::VersionId;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 
 use super::attach::Attacher;
-use crate::catalog::{CatalogError, Changed, How, Past, Record, SetRow, Tally, Transaction};
+use super::step_context::StepContext;
+use crate::catalog::{
+    CatalogError, Changed, How, Past, Record, SetRow, SetState, Tally, ToldChange, Transaction, VersionId,
+};
 use crate::document::{Change, Datetime, Entry, Facts, Hashes, Warnings};
 use crate::patch::Kind;
 use crate::path::Mapper;
 use crate::store::Store;
+use crate::sync::documents::fetch::Described;
 use crate::sync::documents::follow::NOT_IN_HISTORY;
 use crate::sync::documents::order::Survey;
 use crate::sync::documents::spooled::Spooled;
@@ -57,6 +60,32 @@ fn is_diff(entry: &Entry, facts: &Facts) -> bool {
     facts.change == Some(Change::Updated) && media.is_some_and(|media| Kind::of_media_type(media).is_some())
 }
 
+/// A document while it is read.
+struct Reading<'d> {
+    document: &'d Spooled,
+    survey: &'d Survey,
+    attacher: Option<Attacher>,
+    /// When the next change happened at the earliest: of one without a time it is only known that it came after the one before.
+    earliest: Option<Datetime>,
+    /// The time of the newest change.
+    last: Option<Datetime>,
+    /// How many entries were read.
+    number: u64,
+    /// How many of them the history does without.
+    skipped_versions: u64,
+}
+
+impl Reading<'_> {
+    /// When a change happened that has this time of its `own`, and the part of that which its entry tells: `lastmod` is the time of
+    /// the resource, and of the change if that can be.
+    fn moment(&self, own: Option<Datetime>, lastmod: Option<Datetime>) -> (Datetime, Option<Datetime>) {
+        let now = Datetime::now();
+        let can_be = |lastmod: &Datetime| self.earliest.is_none_or(|earliest| earliest <= *lastmod) && *lastmod <= now;
+        let told = own.or(lastmod.filter(can_be));
+        (told.or(self.earliest).unwrap_or(now), told)
+    }
+}
+
 /// One step of the writer, into which documents are read.
 pub(in crate::sync) struct Step<'s, 'w> {
     pub(in crate::sync) transaction: &'s mut Transaction<'w>,
@@ -92,11 +121,10 @@ pub(in crate::sync) struct Step<'s, 'w> {
 impl<'s, 'w> Step<'s, 'w> {
     pub(in crate::sync) fn new(
         transaction: &'s mut Transaction<'w>,
-        mapper: &'s Mapper,
-        status: &'s Status,
-        store: &'s Store,
+        context: &'s StepContext,
         set: &'s SetRow,
     ) -> Self {
+        let StepContext { mapper, status, store } = context;
         Self {
             first: transaction.next_version(),
             transaction,
@@ -121,126 +149,147 @@ impl<'s, 'w> Step<'s, 'w> {
 
     /// Applies one document.
     pub(in crate::sync) fn document(&mut self, document: &Spooled, survey: &Survey) -> Result<End, CatalogError> {
-        let mut attacher = match document.package.as_ref().map(|package| Attacher::new(package, document)).transpose() {
-            Ok(attacher) => attacher,
-            Err(error) => {
-                self.status.error(&error.to_string());
-                None
-            }
+        let mut reading = Reading {
+            document,
+            survey,
+            attacher: Attacher::of(document, self.status),
+            // One that was not in the lists which the tree was made from happened after they were begun.
+            earliest: [document.about.from, self.set.cursor, survey.before].into_iter().max().flatten(),
+            last: None,
+            number: 0,
+            skipped_versions: 0,
         };
-        let mut warnings = Warnings::default();
         let before = self.tally;
-        let mut last = None;
-        // Of a change without a time it is only known that it came after the one before it.
-        // One that was not in the lists which the tree was made from happened after they were begun.
-        let mut earliest = [document.about.from, self.set.cursor, survey.before].into_iter().max().flatten();
         if survey.done > 0 {
             // What is in the tree of this document came after all that stands in those before it.
             self.stale.clear();
         }
-        let (mut number, mut skipped_versions) = (0_u64, 0_u64);
-        let read = order::each(survey, &mut warnings, |entry, warnings| {
-            number += 1;
-            if number.is_multiple_of(1000) {
-                self.status.update(|progress| progress.entries += 1000);
-                fetch::check_growth(self.transaction, self.store, &document.bounds)?;
-            }
-            let facts = Facts::of_entry(&entry, warnings);
-            let own = facts.datetime.or(facts.lastmod.filter(|_| document.about.by_lastmod));
-            let is_before_lists = match own {
-                Some(own) => self.set.cursor.is_some_and(|cursor| order::latest(&entry, own) < cursor),
-                // Without a time, its place is the only evidence, or the interval of a document that is read for the history.
-                None => {
-                    survey.done + number <= survey.before_lists
-                        || self.past.is_some() && document.ended_before(self.set.cursor)
-                }
-            };
-            // A date without a time of day may begin before `read_from`, where the history is complete.
-            if is_before_lists && (self.past.is_none() || own.is_none() || own < self.read_from) {
-                return Ok(());
-            }
-            // `lastmod` is the time of the resource, and of the change if that can be.
-            let now = Datetime::now();
-            let plausible =
-                facts.lastmod.filter(|lastmod| earliest.is_none_or(|earliest| earliest <= *lastmod) && *lastmod <= now);
-            let moment = own.or(plausible).or(earliest).unwrap_or(now);
-            // A bitstream that is a diff (D-Lib article, 5) is not the resource; without a hash of that, it is fetched.
-            let is_diff = document.package.is_some() && document.about.by_lastmod && is_diff(&entry, &facts);
-            let (entry, facts) = match is_diff {
-                true => (entry.without_bytes(), Facts { length: None, hashes: Hashes::default(), ..facts }),
-                false => (entry, facts),
-            };
-            // An entry that cannot be used has been read, too.
-            last = last.max(own);
-            let Some((record, how)) = self.record(document, &entry, &facts, moment, own.is_some(), warnings) else {
-                return Ok(());
-            };
-            if is_before_lists {
-                skipped_versions +=
-                    self.add_to_history(document, (&entry, &record, how), attacher.as_mut().filter(|_| !is_diff))?;
-                return Ok(());
-            }
-            earliest = earliest.max(own.or(plausible));
-            // What the edition before did not have has happened, however much it looks like a change that is known.
-            let is_new = survey.done + number > survey.new_from && own.is_none();
-            let (changed, version) = self.change(&record, how, is_new)?;
-            let skipped = survey.before.max(document.about.from.or(Some(moment)));
-            let (changed, version) = self.as_told(&record, how, (changed, version), skipped < Some(moment))?;
-            match changed {
-                Changed::Stale if !how.is_exact() || skipped >= Some(moment) || self.has_told(&record) => {
-                    if self.stale.len() < MOST_STALE || self.stale.contains_key(&record.uri) {
-                        drop(self.stale.insert(record.uri.clone(), (record.clone(), how)));
-                    } else {
-                        self.forgot = true;
-                    }
-                }
-                _ => drop(self.stale.remove(&record.uri)),
-            }
-            match changed {
-                Changed::Absent if self.absent_here.len() < MOST_STALE => {
-                    drop(self.absent_here.insert(record.uri.clone(), (record.clone(), how)));
-                }
-                // What the same feed reports later has happened after that.
-                _ => drop(self.absent_here.remove(&record.uri)),
-            }
-            if how.is_exact() {
-                self.note_told(&record, !matches!(changed, Changed::Stale | Changed::Past | Changed::Moved), version);
-            }
-            self.count(changed, own);
-            if let (Some(attacher), Some(version)) = (&mut attacher, version.filter(|_| !is_diff)) {
-                attacher.give_change(self.transaction, &entry, &record, version)?;
-            }
-            Ok::<(), CatalogError>(())
-        });
+        let mut warnings = Warnings::default();
+        let read = order::each(survey, &mut warnings, |entry, warnings| self.entry(&mut reading, entry, warnings));
         let store = self.store;
         let disk = |error| CatalogError::Io { path: store.root().display().to_string(), error };
         let broken = read.map_err(|error| error.into_error(disk))?;
-        self.status.update(|progress| progress.entries += number % 1000);
+        self.status.update(|progress| progress.entries += reading.number % 1000);
         fetch::check_growth(self.transaction, self.store, &document.bounds)?;
-        for warning in warnings.lines() {
-            self.status.warning(&format!("{}: {warning}", document.row.url));
+        let broken = broken.map(|error| format!("{}: {error}", document.row.url));
+        self.report(&reading, &warnings, before, broken.as_deref());
+        let last = reading.last;
+        if let Some(attacher) = reading.attacher {
+            self.fresh.push(attacher.finish(self.transaction, self.status)?);
         }
-        if skipped_versions > 0 {
+        Ok(End { last, broken })
+    }
+
+    /// Applies one entry.
+    fn entry(&mut self, reading: &mut Reading<'_>, entry: Entry, warnings: &mut Warnings) -> Result<(), CatalogError> {
+        let document = reading.document;
+        reading.number += 1;
+        if reading.number.is_multiple_of(1000) {
+            self.status.update(|progress| progress.entries += 1000);
+            fetch::check_growth(self.transaction, self.store, &document.bounds)?;
+        }
+        let facts = Facts::of_entry(&entry, warnings);
+        let own = facts.datetime.or(facts.lastmod.filter(|_| document.about.by_lastmod));
+        let is_before_lists = self.is_before_lists(reading, &entry, own);
+        // A date without a time of day may begin before `read_from`, where the history is complete.
+        if is_before_lists && (self.past.is_none() || own.is_none() || own < self.read_from) {
+            return Ok(());
+        }
+        let (moment, plausible) = reading.moment(own, facts.lastmod);
+        // A bitstream that is a diff (D-Lib article, 5) is not the resource; without a hash of that, it is fetched.
+        let is_diff = document.package.is_some() && document.about.by_lastmod && is_diff(&entry, &facts);
+        let (entry, facts) = match is_diff {
+            true => (entry.without_bytes(), Facts { length: None, hashes: Hashes::default(), ..facts }),
+            false => (entry, facts),
+        };
+        // An entry that cannot be used has been read, too.
+        reading.last = reading.last.max(own);
+        let described = Described { entry: &entry, facts: &facts };
+        let Some((record, how)) = self.record(document, described, (moment, own.is_some()), warnings) else {
+            return Ok(());
+        };
+        if is_before_lists {
+            let attacher = reading.attacher.as_mut().filter(|_| !is_diff);
+            reading.skipped_versions += self.add_to_history(document, (&entry, &record, how), attacher)?;
+            return Ok(());
+        }
+        reading.earliest = reading.earliest.max(plausible);
+        // What the edition before did not have has happened, however much it looks like a change that is known.
+        let survey = reading.survey;
+        let is_new = survey.done + reading.number > survey.new_from && own.is_none();
+        let came = self.change(&record, how, is_new)?;
+        let skipped = survey.before.max(document.about.from.or(Some(moment)));
+        let (changed, version) = self.as_told(&record, how, came, skipped < Some(moment))?;
+        let is_doubtful = !how.is_exact() || skipped >= Some(moment) || self.has_told(&record);
+        self.remember(&record, how, changed, is_doubtful);
+        if how.is_exact() {
+            self.note_told(&record, !matches!(changed, Changed::Stale | Changed::Past | Changed::Moved), version);
+        }
+        self.count(changed, own);
+        if let (Some(attacher), Some(version)) = (&mut reading.attacher, version.filter(|_| !is_diff)) {
+            attacher.give_change(self.transaction, &entry, &record, version)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the lists that the tree was made from tell of a change, which has this time of its own.
+    fn is_before_lists(&self, reading: &Reading<'_>, entry: &Entry, own: Option<Datetime>) -> bool {
+        match own {
+            Some(own) => self.set.cursor.is_some_and(|cursor| order::latest(entry, own) < cursor),
+            // Without a time, its place is the only evidence, or the interval of a document that is read for the history.
+            None => {
+                reading.survey.done + reading.number <= reading.survey.before_lists
+                    || self.past.is_some() && reading.document.ended_before(self.set.cursor)
+            }
+        }
+    }
+
+    /// Remembers what is not settled before more was read: a change that is known and, where that is doubtful, may have happened
+    /// again; and a deletion of what is not there.
+    fn remember(&mut self, record: &Record, how: How, changed: Changed, is_doubtful: bool) {
+        match changed {
+            Changed::Stale if is_doubtful => {
+                if self.stale.len() < MOST_STALE || self.stale.contains_key(&record.uri) {
+                    drop(self.stale.insert(record.uri.clone(), (record.clone(), how)));
+                } else {
+                    self.forgot = true;
+                }
+            }
+            _ => drop(self.stale.remove(&record.uri)),
+        }
+        match changed {
+            Changed::Absent if self.absent_here.len() < MOST_STALE => {
+                drop(self.absent_here.insert(record.uri.clone(), (record.clone(), how)));
+            }
+            // What the same feed reports later has happened after that.
+            _ => drop(self.absent_here.remove(&record.uri)),
+        }
+    }
+
+    /// Says what is to be known of a document that was read, and of why it is `broken`, if it is.
+    fn report(&self, reading: &Reading<'_>, warnings: &Warnings, before: Tally, broken: Option<&str>) {
+        let Reading { document, skipped_versions, .. } = reading;
+        let url = &document.row.url;
+        for warning in warnings.lines() {
+            self.status.warning(&format!("{url}: {warning}"));
+        }
+        if *skipped_versions > 0 {
             self.status.warning(&format!(
-                "{}: {skipped_versions} changes that are older than the lists are missing from the history: they have no hash, \
-                 the resource has too many versions, or limit_names is reached",
-                document.row.url
+                "{url}: {skipped_versions} changes that are older than the lists are missing from the history: they have no \
+                 hash, the resource has too many versions, or limit_names is reached"
             ));
         }
         let absent = self.tally.absent - before.absent;
         if absent > 0 && self.tally.known == before.known {
-            tracing::info!(url = document.row.url, absent, "deletions of what was never here");
+            tracing::info!(url, absent, "deletions of what was never here");
         }
-        if let Some(attacher) = attacher {
-            self.fresh.push(attacher.finish(self.transaction, self.status)?);
+        match broken {
+            Some(why) if document.ended_before(self.set.cursor) => {
+                self.status.warning(&format!("{why}; {NOT_IN_HISTORY}"));
+            }
+            Some(why) => self.status.error(&format!("{why}; the changes before that are in the tree")),
+            None => {}
         }
-        let broken = broken.map(|error| format!("{}: {error}", document.row.url));
-        if let Some(why) = broken.as_ref().filter(|_| document.ended_before(self.set.cursor)) {
-            self.status.warning(&format!("{why}; {NOT_IN_HISTORY}"));
-        } else if let Some(why) = &broken {
-            self.status.error(&format!("{why}; the changes before that are in the tree"));
-        }
-        Ok(End { last, broken })
     }
 
     /// Adds the version of a change that is older than the lists which the tree was made from. Returns the number of versions that
@@ -363,13 +412,12 @@ impl<'s, 'w> Step<'s, 'w> {
     fn record(
         &self,
         document: &Spooled,
-        entry: &Entry,
-        facts: &Facts,
-        moment: Datetime,
-        exact: bool,
+        described: Described<'_>,
+        (moment, exact): (Datetime, bool),
         warnings: &mut Warnings,
     ) -> Option<(Record, How)> {
-        let mut record = fetch::record(self.mapper, document, entry, facts, moment, warnings)?;
+        let mut record = fetch::record(self.mapper, document, described, moment, warnings)?;
+        let Described { entry, facts } = described;
         record.begin = moment;
         if facts.change == Some(Change::Deleted) && entry.md.get("expires").is_some() && moment > Datetime::now() {
             warnings.push(entry.line, "it says that it will be deleted; that is for when it is");
@@ -383,6 +431,19 @@ impl<'s, 'w> Step<'s, 'w> {
     }
 
     fn change(&mut self, record: &Record, how: How, again: bool) -> Result<(Changed, Option<VersionId>), CatalogError> {
-        self.transaction.change(self.set.id, self.set.directory, record, how, self.first, again)
+        let told = ToldChange { record, how, fresh: self.first, again };
+        self.transaction.change(self.set.id, self.set.directory, &told)
+    }
+}
+
+/// As long as not all of a newer edition of the lists is in the tree, the cursor does not tell which changes that edition includes.
+pub(super) fn note_changes_over_lists(
+    transaction: &Transaction<'_>,
+    set: &SetRow,
+    oldest: Option<Datetime>,
+) -> Result<(), CatalogError> {
+    match (set.state, oldest) {
+        (SetState::Partial | SetState::Held, Some(oldest)) => transaction.note_changes_over_lists(set.id, oldest),
+        _ => Ok(()),
     }
 }

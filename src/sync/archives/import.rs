@@ -3,14 +3,13 @@
 //! Lists cut time into windows, and so does the beginning of each document of changes: what happened in a window is gone through
 //! before anything that happened later, whichever documents tell of it.
 
-use crate::catalog::NameId;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::plan::{Plan, Planned};
 use super::read;
 use super::read::{Changes, Coming, Told};
-use crate::catalog::{CatalogError, Past, SetRow, Transaction};
+use crate::catalog::{CatalogError, NameId, Past, SetRow, Transaction};
 use crate::document::{Capability, Datetime};
 use crate::source::SourceError;
 use crate::sync::apply::attach::Attacher;
@@ -345,10 +344,7 @@ impl<'e> ArchiveImporter<'e> {
         if at >= self.plan.horizon {
             return Ok(Some(format!("{}: it is of {at}, which is not past yet", document.row.url)));
         }
-        let mut attacher = document.package.as_ref().and_then(|package| {
-            let attacher = Attacher::new(package, &document);
-            attacher.map_err(|error| self.context.status.error(&error.to_string())).ok()
-        });
+        let mut attacher = Attacher::of(&document, &self.context.status);
         let mut coming = read::list(document, self.context);
         while let Some(batch) = coming.batches.recv().await {
             let Some(mut past) = self.past.take() else { break };

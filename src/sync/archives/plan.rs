@@ -6,7 +6,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use crate::bounds;
-use crate::catalog::{ArchivedRow, Reach, SetRow, SetState};
+use crate::catalog::{ArchivedRow, Offer, Reach, SetRow, SetState};
 use crate::document::{Capability, Datetime};
 use crate::source::{SourceError, Trouble};
 use crate::sync::context::Context;
@@ -55,9 +55,6 @@ impl Plan {
     /// Finds out what is to be read; none where nothing is known yet that it could be added to.
     pub(in crate::sync) async fn of(context: &Context, set: &SetRow, reach: &Reach) -> Result<Option<Self>, SyncError> {
         let offers = context.readers.ask(|reader| reader.offers(set.id))?;
-        let urls = |capability: Capability| {
-            offers.iter().filter(move |offer| offer.capability == capability).map(|offer| offer.url.clone())
-        };
         let follows = offers.iter().any(|offer| offer.capability.tells_changes()) && set.state != SetState::Gap;
         // Between lists, without changes, more may have happened than they tell.
         let Some(known) = (if follows { reach.first } else { reach.last }) else { return Ok(None) };
@@ -75,46 +72,11 @@ impl Plan {
             let in_gap = |begin| reach.gaps.iter().any(|(from, until)| *from <= begin && begin < *until);
             begin.is_none_or(|begin| begin < known.min(horizon) || in_gap(begin))
         };
-        let is_read = |planned: &Planned| {
-            reach.archived.iter().any(|row| {
-                let same = (&row.url, row.capability) == (&planned.url, planned.capability);
-                same && row.begin == planned.begin && row.failure.is_none()
-            })
-        };
         let mut seen = HashSet::new();
         for kind in KINDS {
-            let of_kind = |row: &&ArchivedRow| row.capability == kind && row.failure.is_none();
-            let done: HashSet<&str> = reach.archived.iter().filter(of_kind).map(|row| row.url.as_str()).collect();
-            let mut roots: Vec<String> = kind.archive().into_iter().flat_map(&urls).collect();
-            // What happened before the mirror was made is told today, too. Once that was read, there is nothing more to it.
-            let today: Vec<String> =
-                urls(kind).filter(|url| kind.tells_changes() && !done.contains(url.as_str())).collect();
-            roots.extend(today.iter().cloned());
-            if roots.is_empty() {
-                continue;
-            }
-            let failed = plan.failed.len();
-            let all = named(context, kind, roots, &done, &mut plan.failed).await;
-            if plan.failed.len() == failed {
-                let indexes = today.into_iter().filter(|url| all.iter().all(|planned| planned.url != *url));
-                let row = |url| ArchivedRow { url, capability: kind, begin: None, failure: None };
-                plan.indexes.extend(indexes.map(row));
-            }
-            for planned in all {
-                if !is_past(planned.begin) || !seen.insert((planned.url.clone(), kind, planned.begin)) {
-                    continue;
-                }
-                match planned.begin {
-                    _ if is_read(&planned) => plan.read.extend(Some(planned).filter(|_| kind.tells_changes())),
-                    _ if kind.tells_changes() => plan.changes.push_back(planned),
-                    // What was read as the current list is known; a dump has the content.
-                    Some(at) if kind == Capability::ResourceList && reach.snapshots.contains(&at) => {}
-                    Some(_) => plan.snapshots.push_back(planned),
-                    None => {
-                        let why = "it does not say when it was made, and is of no use for history".to_owned();
-                        let error = SourceError::new(&planned.url, Trouble::Nowhere(why));
-                        context.status.warning(&error.to_string());
-                    }
+            for planned in plan.documents(context, kind, &offers, reach).await {
+                if is_past(planned.begin) && seen.insert((planned.url.clone(), kind, planned.begin)) {
+                    plan.add(context, planned, reach);
                 }
             }
         }
@@ -122,6 +84,57 @@ impl Plan {
         plan.changes.make_contiguous().sort_by_key(|planned| planned.begin);
         plan.read.sort_by_key(|planned| planned.begin);
         Ok(Some(plan))
+    }
+
+    /// The documents of a kind that archives name, or that are offered today.
+    async fn documents(
+        &mut self,
+        context: &Context,
+        kind: Capability,
+        offers: &[Offer],
+        reach: &Reach,
+    ) -> Vec<Planned> {
+        let urls = |capability: Capability| {
+            offers.iter().filter(move |offer| offer.capability == capability).map(|offer| offer.url.clone())
+        };
+        let of_kind = |row: &&ArchivedRow| row.capability == kind && row.failure.is_none();
+        let done: HashSet<&str> = reach.archived.iter().filter(of_kind).map(|row| row.url.as_str()).collect();
+        let mut roots: Vec<String> = kind.archive().into_iter().flat_map(&urls).collect();
+        // What happened before the mirror was made is told today, too. Once that was read, there is nothing more to it.
+        let today: Vec<String> =
+            urls(kind).filter(|url| kind.tells_changes() && !done.contains(url.as_str())).collect();
+        roots.extend(today.iter().cloned());
+        if roots.is_empty() {
+            return Vec::new();
+        }
+        let failed = self.failed.len();
+        let all = named(context, kind, roots, &done, &mut self.failed).await;
+        if self.failed.len() == failed {
+            let indexes = today.into_iter().filter(|url| all.iter().all(|planned| planned.url != *url));
+            let row = |url| ArchivedRow { url, capability: kind, begin: None, failure: None };
+            self.indexes.extend(indexes.map(row));
+        }
+        all
+    }
+
+    fn add(&mut self, context: &Context, planned: Planned, reach: &Reach) {
+        let is_read = reach.archived.iter().any(|row| {
+            let same = (&row.url, row.capability) == (&planned.url, planned.capability);
+            same && row.begin == planned.begin && row.failure.is_none()
+        });
+        let tells_changes = planned.capability.tells_changes();
+        match planned.begin {
+            _ if is_read => self.read.extend(Some(planned).filter(|_| tells_changes)),
+            _ if tells_changes => self.changes.push_back(planned),
+            // What was read as the current list is known; a dump has the content.
+            Some(at) if planned.capability == Capability::ResourceList && reach.snapshots.contains(&at) => {}
+            Some(_) => self.snapshots.push_back(planned),
+            None => {
+                let why = "it does not say when it was made, and is of no use for history".to_owned();
+                let error = SourceError::new(&planned.url, Trouble::Nowhere(why));
+                context.status.warning(&error.to_string());
+            }
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::document::{Capability, Change, Datetime, Entry, Facts, Warnings};
 use crate::path::Mapper;
 use crate::sync::apply::attach::Attacher;
 use crate::sync::context::Context;
-use crate::sync::documents::fetch::Budget;
+use crate::sync::documents::fetch::{Budget, Described};
 use crate::sync::documents::order::{Interrupted, Survey, Unsurveyed};
 use crate::sync::documents::spooled::Spooled;
 use crate::sync::documents::{fetch, order};
@@ -104,7 +104,8 @@ fn list_into(
             break Some(format!("{url}: {beyond}"));
         }
         let facts = Facts::of_entry(&entry, reader.warnings_mut());
-        if let Some(record) = fetch::resource(mapper, document, &entry, &facts, at, reader.warnings_mut())
+        let described = Described { entry: &entry, facts: &facts };
+        if let Some(record) = fetch::resource(mapper, document, described, at, reader.warnings_mut())
             && giver.give(Told { record, kind: Change::Created, entry: document.of_manifest(entry) }).is_err()
         {
             return Ok(None);
@@ -143,9 +144,7 @@ pub(in crate::sync) async fn survey(
                 Unsurveyed::Beyond(beyond) => SyncError::Unfit(format!("{}: {beyond}", document.row.url)),
             },
         )?;
-        let attacher = document.package.as_ref().and_then(|package| {
-            Attacher::new(package, &document).map_err(|error| status.error(&error.to_string())).ok()
-        });
+        let attacher = Attacher::of(&document, &status);
         let now = Datetime::now();
         let (mut moments, mut timeless) = (Vec::new(), 0);
         if survey.unusable().is_none() {
@@ -204,7 +203,9 @@ impl Changes {
                 let Some(moment) = moment(&facts, &document).filter(|moment| (from..until).contains(moment)) else {
                     return Ok(());
                 };
-                let Some(mut record) = fetch::record(&mapper, &document, &entry, &facts, moment, warnings) else {
+                let Some(mut record) =
+                    fetch::record(&mapper, &document, Described { entry: &entry, facts: &facts }, moment, warnings)
+                else {
                     return Ok(());
                 };
                 record.begin = moment;

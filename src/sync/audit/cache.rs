@@ -3,11 +3,10 @@
 //! Needs no Source. Whatever happened before, a crash, a full disk, a machine that lost its power, nothing is to be found here
 //! but what a disk did to files that were on it.
 
-use crate::catalog::VersionId;
 use std::sync::Arc;
 
 use super::finding::{Audit, Finding};
-use crate::catalog::{Looked, MemberState};
+use crate::catalog::{Looked, MemberState, VersionId};
 use crate::sync::content::fetch::Contents;
 use crate::sync::content::location::expected;
 use crate::sync::content::packed;

@@ -10,16 +10,16 @@ use futures_util::StreamExt as _;
 use tokio::sync::Mutex;
 
 use super::cache;
-use super::finding::AuditScope;
-use super::finding::{Audit, Finding};
+use super::finding::{Audit, AuditScope, Finding};
 use crate::catalog::{CatalogError, Compared, Comparison, Difference, SetRow, SetState, Snapshot};
 use crate::document::{Capability, Datetime, Facts};
+use crate::path::Mapper;
 use crate::source::FoundSet;
 use crate::sync::apply::set_rows;
 use crate::sync::content::fetch::Contents;
 use crate::sync::content::freshness::Revalidated;
 use crate::sync::context::Context;
-use crate::sync::documents::fetch::{Budget, DocumentFetcher, Lists};
+use crate::sync::documents::fetch::{Budget, Described, DocumentFetcher, Lists};
 use crate::sync::documents::spooled::Spooled;
 use crate::sync::documents::{dumps, fetch, lists};
 use crate::sync::error::SyncError;
@@ -148,7 +148,7 @@ fn compare(context: &Context, set: &SetRow, lists: Lists, mut audit: Audit) -> R
         let mut all = whole;
         let budget = Budget::new(&context.config.bounds);
         for document in &lists.read {
-            all &= compare_document(context, document, listed, &budget, &mut comparison, &mut audit)?;
+            all &= compare_document((&context.mapper, &budget), document, listed, &mut comparison, &mut audit)?;
         }
         // Of what was not read nobody knows what it lists.
         if all {
@@ -163,10 +163,9 @@ fn compare(context: &Context, set: &SetRow, lists: Lists, mut audit: Audit) -> R
 
 /// Compares one list; says whether it was read to its end.
 fn compare_document(
-    context: &Context,
+    (mapper, budget): (&Mapper, &Budget),
     document: &Spooled,
     listed: Option<Datetime>,
-    budget: &Budget,
     comparison: &mut Comparison<'_>,
     audit: &mut Audit,
 ) -> Result<bool, CatalogError> {
@@ -193,8 +192,8 @@ fn compare_document(
             return Ok(false);
         }
         let facts = Facts::of_entry(&entry, reader.warnings_mut());
-        let mapper = &context.mapper;
-        let Some(record) = fetch::resource(mapper, document, &entry, &facts, at, reader.warnings_mut()) else {
+        let described = Described { entry: &entry, facts: &facts };
+        let Some(record) = fetch::resource(mapper, document, described, at, reader.warnings_mut()) else {
             continue;
         };
         audit.listed += 1;

@@ -1,7 +1,6 @@
 //! One location's bytes of one version: small ones in memory, large ones into a file that a later try
 //! goes on with.
 
-use crate::catalog::VersionId;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use std::time::Duration;
 use super::flight::Flight;
 use super::location::Location;
 use crate::bounds::{self, Bounds};
-use crate::catalog::Content;
+use crate::catalog::{Content, VersionId};
 use crate::source::{
     Answer, Asked, Client, Expected, Form, Hasher, SourceError, Sums, Trouble, Validators, decode, verify,
 };
@@ -115,7 +114,6 @@ impl Job<'_> {
             return self.judge_file(total, None).await.map(Some);
         }
         let mut breaks = 0;
-        let bound = streamed_from(self.store, self.version).is_some();
         loop {
             let answer = self.client.ask(&self.place.url, &asked).await?;
             // An archived 304 is the answer to a request of the archive, not to this one.
@@ -124,29 +122,9 @@ impl Job<'_> {
             }
             let (validators, media) = (answer.validators(), answer.media_type());
             let with_validators = |served| Some(Served { validators, media, ..served });
-            self.place.check(&answer, !self.expected.hashes.is_empty() && self.strict())?;
-            if self.strict() {
-                self.expected.check_page(&self.place.url, &answer).map_err(|trouble| self.error(trouble))?;
-            }
-            self.flight.parts.progress();
-            let resumed = answer.status == 206;
-            if bound && !resumed {
-                return Err(self.error(Trouble::Changed));
-            }
-            if resumed && notes.as_ref().is_some_and(|notes| !self.is_same(&answer, notes)) {
-                self.store.forget_partial(self.version.number()).map_err(|error| self.disk(&error))?;
-                return Err(self.error(Trouble::Changed));
-            }
-            let coding = answer.coding();
-            let announced = answer.length();
-            if !resumed && coding.is_none() && self.expected.encoding.is_none() && self.strict() {
-                self.check_announced(announced)?;
-            }
-            let (most, trouble) = most(self.bounds, self.expected);
-            if announced.is_some_and(|length| length > most) {
-                return Err(self.error(trouble));
-            }
-            if !resumed && announced.is_some_and(|length| length <= SMALL) {
+            self.admit(&answer, notes.as_ref())?;
+            let (resumed, coding) = (answer.status == 206, answer.coding());
+            if !resumed && answer.length().is_some_and(|length| length <= SMALL) {
                 match self.small(answer).await {
                     Ok(body) => return self.judge_bytes(body, coding).await.map(with_validators),
                     Err(error) if error.trouble.passes() && breaks + 1 < MOST_BREAKS => {
@@ -157,6 +135,32 @@ impl Job<'_> {
                 }
             }
             return self.large(answer, coding, if resumed { notes } else { None }).await.map(with_validators);
+        }
+    }
+
+    /// Refuses an answer that cannot be what is wanted, before its body is read.
+    fn admit(&self, answer: &Answer, notes: Option<&Notes>) -> Result<()> {
+        self.place.check(answer, !self.expected.hashes.is_empty() && self.strict())?;
+        if self.strict() {
+            self.expected.check_page(&self.place.url, answer).map_err(|trouble| self.error(trouble))?;
+        }
+        self.flight.parts.progress();
+        let resumed = answer.status == 206;
+        if !resumed && streamed_from(self.store, self.version).is_some() {
+            return Err(self.error(Trouble::Changed));
+        }
+        if resumed && notes.is_some_and(|notes| !self.is_same(answer, notes)) {
+            self.store.forget_partial(self.version.number()).map_err(|error| self.disk(&error))?;
+            return Err(self.error(Trouble::Changed));
+        }
+        let announced = answer.length();
+        if !resumed && answer.coding().is_none() && self.expected.encoding.is_none() && self.strict() {
+            self.check_announced(announced)?;
+        }
+        let (most, trouble) = most(self.bounds, self.expected);
+        match announced.is_some_and(|length| length > most) {
+            true => Err(self.error(trouble)),
+            false => Ok(()),
         }
     }
 
@@ -200,29 +204,14 @@ impl Job<'_> {
     /// Fetches a large body into a file.
     async fn large(&self, answer: Answer, coding: Option<String>, earlier: Option<Notes>) -> Result<Served> {
         let file = Arc::new(self.store.partial(self.version.number()).map_err(|error| self.disk(&error))?);
-        let whole = whole(&answer);
-        let mut notes = match earlier {
-            Some(notes) if notes.total == whole && coding.is_none() => notes,
-            _ => {
-                file.set_len(0).map_err(|error| self.disk(&error))?;
-                if answer.status == 206 {
-                    // The part is of something else than what was begun.
-                    self.store.forget_partial(self.version.number()).map_err(|error| self.disk(&error))?;
-                    return Err(self.error(Trouble::Changed));
-                }
-                Notes::of(&self.place.url, &answer)
-            }
+        let goes_on = |notes: &Notes| notes.total == whole(&answer) && coding.is_none();
+        let mut notes = match earlier.filter(goes_on) {
+            Some(notes) => notes,
+            None => self.begin_anew(&file, &answer)?,
         };
         self.check_room(notes.total.unwrap_or(0).saturating_sub(notes.ranges.len()))?;
         *self.flight.parts.ranges() = notes.ranges.clone();
-        let plain = coding.is_none() && self.expected.encoding.is_none();
-        let fits = self.expected.length.is_none_or(|length| notes.total == Some(length));
-        if let Some(total) = notes.total
-            && self.verify == Verify::Stream
-            && plain
-            && fits
-            && total >= STREAM_FROM
-        {
+        if let Some(total) = notes.total.filter(|total| self.can_be_streamed(*total, coding.as_deref())) {
             // Set once: a second location goes on serving the same file.
             let _ = self.flight.stream.set((Arc::clone(&file), total));
             notes.streamed = true;
@@ -266,6 +255,24 @@ impl Job<'_> {
                 Err(error)
             }
         }
+    }
+
+    /// What is begun with an answer in a file that may have something else.
+    fn begin_anew(&self, file: &File, answer: &Answer) -> Result<Notes> {
+        file.set_len(0).map_err(|error| self.disk(&error))?;
+        if answer.status == 206 {
+            // The part is of something else than what was begun.
+            self.store.forget_partial(self.version.number()).map_err(|error| self.disk(&error))?;
+            return Err(self.error(Trouble::Changed));
+        }
+        Ok(Notes::of(&self.place.url, answer))
+    }
+
+    /// Whether a body of this length is served while it comes.
+    fn can_be_streamed(&self, total: u64, coding: Option<&str>) -> bool {
+        let plain = coding.is_none() && self.expected.encoding.is_none();
+        let fits = self.expected.length.is_none_or(|length| total == length);
+        self.verify == Verify::Stream && plain && fits && total >= STREAM_FROM
     }
 
     fn check_room(&self, needed: u64) -> Result<()> {

@@ -5,7 +5,6 @@
 //! A reader waits no longer than `timeout` for the next byte of progress; the flight goes on without
 //! it, so that the next try finds more.
 
-use crate::catalog::VersionId;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex};
@@ -20,7 +19,7 @@ use super::freshness::{Freshness, is_timeless};
 use super::location::{Location, expected, represented};
 use super::mementos::{History, Silent};
 use crate::bounds::capacity;
-use crate::catalog::{Content, MemberRow, MemberState, Place, Pool, Stored, VersionRow};
+use crate::catalog::{Content, MemberRow, MemberState, Place, Pool, Stored, VersionId, VersionRow};
 use crate::document::{Algorithm, Datetime};
 use crate::source::{Asked, Expected, SourceError, Trouble};
 use crate::store::{Body, Store};
@@ -54,6 +53,20 @@ struct RefusedStreams {
     versions: LruCache<VersionId, ()>,
     /// Of these, no parts are fetched aside: a server whose ranges are damaged may send the whole intact.
     urls: LruCache<String, ()>,
+}
+
+/// What a flight asks for.
+#[derive(Clone, Copy)]
+struct Wanted<'f> {
+    row: &'f VersionRow,
+    expected: &'f Expected,
+    flight: &'f Arc<Flight>,
+    /// Whether a reader waits for it.
+    waited_for: bool,
+    /// How long a place may keep silent, where a reader waits and others may have it.
+    patience: Option<Duration>,
+    /// Whether readers have seen bytes of the only place.
+    streamed: bool,
 }
 
 /// Content on demand.
@@ -309,81 +322,66 @@ impl Contents {
         }
         let bound = download::streamed_from(&self.context.store, version);
         let streamed = bound.is_some();
-        let places = match bound {
-            // What was begun there goes on there, asked for as it was.
-            Some(url) => {
-                let known = self.locations_of(&row)?.into_iter().find(|place| place.url == url);
-                vec![known.unwrap_or_else(|| Location::plain(url))]
-            }
-            None => self.places_of(&row, waited_for).await?,
-        };
+        let places = self.places_to_ask(&row, bound, waited_for).await?;
+        let share = u32::try_from(places.len()).unwrap_or(1).clamp(1, 4);
+        let patience = waited_for.then(|| self.context.client.timeout().mul_f32(0.9) / share);
+        let wanted = Wanted { row: &row, expected: &expected, flight, waited_for, patience, streamed };
+        if let Some(ready) = self.ask(&wanted, &places, &mut errors).await {
+            return ready;
+        }
+        let mut why = reason(&row, &errors);
+        let is_doubtful = errors.iter().any(|error| error.trouble.is_doubt());
+        if row.current && waited_for && is_doubtful && self.is_behind(version, flight).await {
+            why.push_str("; there is a newer version of it now: open the file anew");
+        }
+        Err(self.failed(version, why))
+    }
+
+    /// Where a version may be had; or the one place that it was begun at, and readers have seen bytes of.
+    async fn places_to_ask(
+        &self,
+        row: &VersionRow,
+        begun_at: Option<String>,
+        waited_for: bool,
+    ) -> Result<Vec<Location>, Failure> {
+        if let Some(url) = begun_at {
+            // Asked for as it was.
+            let known = self.locations_of(row)?.into_iter().find(|place| place.url == url);
+            return Ok(vec![known.unwrap_or_else(|| Location::plain(url))]);
+        }
+        let places = self.places_of(row, waited_for).await?;
         if places.is_empty() {
             let reason = "this version was superseded before it was fetched, the Source has only the newest, and no memento of it is known";
-            return Err(self.failed(version, format!("{}: {reason}; open the file anew", row.uri)));
+            return Err(self.failed(row.id, format!("{}: {reason}; open the file anew", row.uri)));
         }
-        let patience = waited_for
-            .then(|| self.context.client.timeout().mul_f32(0.9) / u32::try_from(places.len()).unwrap_or(1).clamp(1, 4));
+        Ok(places)
+    }
+
+    /// Asks the places of a version one after the other. `None` if none of them gives what is wanted: the reasons are added to
+    /// `errors` then.
+    async fn ask(
+        self: &Arc<Self>,
+        wanted: &Wanted<'_>,
+        places: &[Location],
+        errors: &mut Vec<SourceError>,
+    ) -> Option<Result<Ready, Failure>> {
+        let Wanted { row, flight, .. } = *wanted;
         let mut kept_from: Option<(&Location, SourceError)> = None;
-        for place in &places {
+        for place in places {
             if kept_from.take().is_some_and(|(before, error)| before.keeps_from(place, &error)) {
                 continue;
             }
-            if !row.current && waited_for && self.silent.contains(&place.url) {
+            if !row.current && wanted.waited_for && self.silent.contains(&place.url) {
                 let what = "its server did not answer a moment ago".to_owned();
                 errors.push(SourceError::new(&place.url, Trouble::Nowhere(what)));
                 continue;
             }
-            let job = download::Job {
-                bounds: &self.context.config.bounds,
-                client: &self.context.client,
-                store: &self.context.store,
-                status: &self.context.status,
-                flight,
-                version,
-                place,
-                expected: &expected,
-                verify: self.context.config.verify,
-                known: None,
-                patience,
-                aside: !locked(&self.refused).urls.contains(&place.url),
-            };
-            let result = job.run().await.and_then(|served| {
-                let unasked = || Trouble::Broken("304 where nothing was asked conditionally".to_owned());
-                served.ok_or_else(|| SourceError::new(&place.url, unasked()))
-            });
-            let result = match result {
-                Ok(served) => self.hold_to_its_format(&row, place, served).await,
-                error => error,
-            };
-            self.place_told(version, place, result.as_ref().map(|_| ())).await;
-            match result {
-                Ok(served) => {
-                    self.silent.remove(&place.url);
-                    if let Some(trouble) = &served.forgiven {
-                        self.context.status.warning(&format!("{}: {trouble}", row.uri));
-                    }
-                    self.context.status.update(|progress| progress.fetched_bytes += served.content.size);
-                    let ready = self.land(&row, served.content);
-                    if ready.is_ok() && (is_timeless(&row) || row.current && row.media.is_none()) {
-                        self.freshness.note(&self.context.write_queue, version, served.validators, served.media);
-                    }
-                    return ready;
-                }
-                Err(error) if streamed || flight.stream.get().is_some() => {
-                    // Readers have seen bytes of this location: nothing else may go on under them. What
-                    // cannot be gone on with where it broke stays with the old inode.
-                    let goes_on = error.trouble.passes() || error.trouble.is_away();
-                    if !goes_on || download::streamed_from(&self.context.store, version).is_none() {
-                        self.context.write_queue.superseded(version, None);
-                        if let Err(error) = self.context.store.forget_partial(version.number()) {
-                            self.context.status.warning(&format!("cache: {error}"));
-                        }
-                        let mut refused = locked(&self.refused);
-                        refused.versions.put(version, ());
-                        refused.urls.put(place.url.clone(), ());
-                    }
+            match self.download(wanted, place).await {
+                Ok(served) => return Some(self.served(row, place, served)),
+                Err(error) if wanted.streamed || flight.stream.get().is_some() => {
+                    self.refuse_stream(row.id, place, &error);
                     errors.push(error);
-                    break;
+                    return None;
                 }
                 Err(error) => {
                     if !row.current && matches!(error.trouble, Trouble::Stalled { .. }) {
@@ -397,15 +395,69 @@ impl Contents {
                 }
             }
         }
-        if row.current
-            && waited_for
-            && errors.iter().any(|error| error.trouble.is_doubt())
-            && self.is_behind(version, flight).await
-        {
-            let reason = format!("{}; there is a newer version of it now: open the file anew", reason(&row, &errors));
-            return Err(self.failed(version, reason));
+        None
+    }
+
+    /// Downloads a version from one place.
+    async fn download(
+        self: &Arc<Self>,
+        wanted: &Wanted<'_>,
+        place: &Location,
+    ) -> Result<download::Served, SourceError> {
+        let job = download::Job {
+            bounds: &self.context.config.bounds,
+            client: &self.context.client,
+            store: &self.context.store,
+            status: &self.context.status,
+            flight: wanted.flight,
+            version: wanted.row.id,
+            place,
+            expected: wanted.expected,
+            verify: self.context.config.verify,
+            known: None,
+            patience: wanted.patience,
+            aside: !locked(&self.refused).urls.contains(&place.url),
+        };
+        let result = job.run().await.and_then(|served| {
+            let unasked = || Trouble::Broken("304 where nothing was asked conditionally".to_owned());
+            served.ok_or_else(|| SourceError::new(&place.url, unasked()))
+        });
+        let result = match result {
+            Ok(served) => self.hold_to_its_format(wanted.row, place, served).await,
+            error => error,
+        };
+        self.place_told(wanted.row.id, place, result.as_ref().map(|_| ())).await;
+        result
+    }
+
+    /// What a place served becomes the content of a version.
+    fn served(&self, row: &VersionRow, place: &Location, served: download::Served) -> Result<Ready, Failure> {
+        self.silent.remove(&place.url);
+        if let Some(trouble) = &served.forgiven {
+            self.context.status.warning(&format!("{}: {trouble}", row.uri));
         }
-        Err(self.failed(version, reason(&row, &errors)))
+        self.context.status.update(|progress| progress.fetched_bytes += served.content.size);
+        let ready = self.land(row, served.content);
+        if ready.is_ok() && (is_timeless(row) || row.current && row.media.is_none()) {
+            self.freshness.note(&self.context.write_queue, row.id, served.validators, served.media);
+        }
+        ready
+    }
+
+    /// Readers have seen bytes of this place: nothing else may go on under them. What cannot be gone on with where it broke stays
+    /// with the old inode.
+    fn refuse_stream(&self, version: VersionId, place: &Location, error: &SourceError) {
+        let goes_on = error.trouble.passes() || error.trouble.is_away();
+        if goes_on && download::streamed_from(&self.context.store, version).is_some() {
+            return;
+        }
+        self.context.write_queue.superseded(version, None);
+        if let Err(error) = self.context.store.forget_partial(version.number()) {
+            self.context.status.warning(&format!("cache: {error}"));
+        }
+        let mut refused = locked(&self.refused);
+        refused.versions.put(version, ());
+        refused.urls.put(place.url.clone(), ());
     }
 
     /// Looks whether the Source tells of a newer version; says whether this one was superseded.

@@ -1,6 +1,5 @@
 //! When content was looked at that nothing which the Source lists tells from its next edition.
 
-use crate::catalog::VersionId;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
@@ -8,7 +7,7 @@ use std::time::Duration;
 use lru::LruCache;
 
 use crate::bounds::capacity;
-use crate::catalog::{KnownContent, VersionRow};
+use crate::catalog::{KnownContent, VersionId, VersionRow};
 use crate::document::Datetime;
 use crate::source::Validators;
 use crate::sync::lock::locked;

@@ -7,9 +7,7 @@
 use super::fetch::Contents;
 use super::flight::Failure;
 use super::location::{Location, duplicates, expected, represented};
-use crate::catalog::Answered;
-use crate::catalog::VersionId;
-use crate::catalog::{MementoRow, VersionRow};
+use crate::catalog::{Answered, EntrySays, MementoRow, VersionId, VersionRow};
 use crate::source::{SourceError, Trouble, locations};
 
 /// The most mementos of a version that are asked.
@@ -28,7 +26,9 @@ impl Contents {
             .ask(|reader| reader.mementos(row.id))
             .map_err(|error| self.failed(row.id, error.to_string()))?;
         let length = expected(row).length;
-        for url in row.extra.own_mementos(&row.uri, &row.hashes, length, row.begin, row.mtime) {
+        let times = [Some(row.begin), Some(row.mtime)];
+        let says = EntrySays { uri: &row.uri, hashes: &row.hashes, length, times };
+        for url in row.extra.own_mementos(&says) {
             if !mementos.iter().any(|known| known.url == url) {
                 let known = MementoRow { url, datetime: None, negotiated: false, gone: false, original: false };
                 mementos.insert(0, known);

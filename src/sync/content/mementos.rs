@@ -4,7 +4,6 @@
 //! One asking at a time for a resource; who waits, waits no longer than `timeout`, and the asking goes on for the
 //! next who looks. What was asked is not asked again for a while, be it that the answer was no.
 
-use crate::catalog::NameId;
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
@@ -13,7 +12,7 @@ use std::time::{Duration, Instant};
 use lru::LruCache;
 use tokio::sync::watch;
 
-use crate::catalog::{Memento, TimeMapRow};
+use crate::catalog::{Memento, NameId, TimeMapRow};
 use crate::document::Datetime;
 use crate::source::{SourceError, Trouble, Validators};
 use crate::sync::context::Context;

@@ -5,8 +5,6 @@
 //! reading here and there in it is then as fast as in a file, and no part of it is held in memory. The
 //! same goes for a member with a content coding of its own.
 
-use crate::catalog::PackageId;
-use crate::catalog::VersionId;
 use std::io::{Read, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,10 +13,11 @@ use super::download::{Judge, Served};
 use super::fetch::Contents;
 use super::flight::{Failure, Flight, Kept};
 use super::location::expected;
-use crate::catalog::{Content, Looked, MemberRow, MemberState, Stored, VersionRow};
+use crate::bounds::Bounds;
+use crate::catalog::{Content, Looked, MemberRow, MemberState, PackageId, Stored, VersionId, VersionRow};
 use crate::source::{Expected, Form, Hasher, SourceError, Trouble};
-use crate::store::Body;
 use crate::store::archive::{Member, Method};
+use crate::store::{Body, Store};
 use crate::sync::config::Verify;
 use crate::sync::error::SyncError;
 use crate::sync::packages;
@@ -37,6 +36,49 @@ enum Unfolded {
     Packed(Ready, MemberState, [u8; 32]),
     /// It is an object now.
     Object(Served),
+}
+
+/// A member that is to be read, whose package is here as far as it is needed.
+struct Opening {
+    package: Arc<Package>,
+    expected: Expected,
+    /// Whether its bytes are coded, so that it is decoded before it is served.
+    coded: bool,
+    /// What is known of it.
+    looked: MemberState,
+    store: Arc<Store>,
+    url: String,
+    verify: Verify,
+    bounds: Bounds,
+}
+
+impl Opening {
+    /// Reads the member, or finds it fit to be served in place. `moved` is called at each progress.
+    fn open(self, member: &Member, moved: &dyn Fn()) -> Result<Unfolded, Flaw> {
+        let Self { package, expected, coded, looked, store, url, verify, bounds } = self;
+        let small = is_small(member);
+        if coded {
+            let judge = Judge { expected, verify, bounds, coding: None, url };
+            return decoded(&package, member, &judge, &store, moved);
+        }
+        if !small && member.method == Method::Deflated {
+            return inflated(&package, member, &expected, &store, moved);
+        }
+        if looked == MemberState::Unseen || small || verify == Verify::Off {
+            return match unfold(&package, member, &expected) {
+                Err(Flaw::Damaged(why)) if verify == Verify::Warn => {
+                    // The CRC still has to be right.
+                    let forgiven = unfold(&package, member, &Expected::default())?;
+                    tracing::warn!(url, why, "a member is not what is listed; served, as verify=warn says");
+                    Ok(forgiven)
+                }
+                unfolded => unfolded,
+            };
+        }
+        let body = Body::File(Arc::clone(&package.file), member.data(&package.file)?, member.size);
+        let ready = Ready { body, size: member.size, verified: looked == MemberState::Verified };
+        Ok(Unfolded::Packed(ready, looked, [0; 32]))
+    }
 }
 
 impl Contents {
@@ -135,37 +177,19 @@ impl Contents {
         let member = archived(member_row);
         packages::bring_member(&self.context, &package, &member, || flight.parts.progress()).await?;
         packages::touch(&self.context, &package);
-        let expected = self.expected_of_member(row, member_row);
         let looked = self.state_of(&package, row.id, member_row);
-        let (own, store, url, verify) =
-            (Arc::clone(&package), Arc::clone(&self.context.store), row.uri.clone(), self.context.config.verify);
+        let opening = Opening {
+            package: Arc::clone(&package),
+            expected: self.expected_of_member(row, member_row),
+            coded: member_row.coded,
+            looked,
+            store: Arc::clone(&self.context.store),
+            url: row.uri.clone(),
+            verify: self.context.config.verify,
+            bounds: self.context.config.bounds,
+        };
         let parts = Arc::clone(&flight.parts);
-        let small = is_small(&member);
-        let (coded, bounds) = (member_row.coded, self.context.config.bounds);
-        let work = tokio::task::spawn_blocking(move || {
-            let moved = || parts.progress();
-            if coded {
-                let judge = Judge { expected, verify, bounds, coding: None, url };
-                return decoded(&own, &member, &judge, &store, &moved);
-            }
-            if !small && member.method == Method::Deflated {
-                return inflated(&own, &member, &expected, &store, &moved);
-            }
-            if looked == MemberState::Unseen || small || verify == Verify::Off {
-                return match unfold(&own, &member, &expected) {
-                    Err(Flaw::Damaged(why)) if verify == Verify::Warn => {
-                        // The CRC still has to be right.
-                        let forgiven = unfold(&own, &member, &Expected::default())?;
-                        tracing::warn!(url, why, "a member is not what is listed; served, as verify=warn says");
-                        Ok(forgiven)
-                    }
-                    unfolded => unfolded,
-                };
-            }
-            let body = Body::File(Arc::clone(&own.file), member.data(&own.file)?, member.size);
-            let ready = Ready { body, size: member.size, verified: looked == MemberState::Verified };
-            Ok(Unfolded::Packed(ready, looked, [0; 32]))
-        });
+        let work = tokio::task::spawn_blocking(move || opening.open(&member, &|| parts.progress()));
         let done = work.await.map_err(|error| failed(Trouble::Broken(error.to_string())))?;
         // Only now: it may be more than there is room for, and go again.
         packages::count(&self.context, &package).await;
@@ -187,9 +211,8 @@ impl Contents {
                 let content = served.content;
                 let kept = self.keep(row, content).map_err(|error| failed(Trouble::Nowhere(error.to_string())))?;
                 if matches!(kept, Kept::Yes) {
-                    return self
-                        .open(row.id, content)
-                        .ok_or_else(|| failed(Trouble::Disk("the cache has lost it".to_owned())));
+                    let lost = || failed(Trouble::Disk("the cache has lost it".to_owned()));
+                    return self.open(row.id, content).ok_or_else(lost);
                 }
                 Flaw::Damaged(format!("it has {} bytes where something else was shown before", content.size))
             }
@@ -197,15 +220,18 @@ impl Contents {
         };
         match flaw {
             Flaw::Disk(error) => Err(failed(Trouble::Disk(error.to_string()))),
-            Flaw::Damaged(why) => {
-                self.context.files.forget(row.id);
-                let (state, epoch) = (MemberState::Damaged, package.epoch);
-                self.context.write_queue.member(Looked { version: row.id, state, epoch, sha256: None });
-                let told = format!("{}: its member in {} is damaged: {why}", row.uri, package.url);
-                self.context.status.error(&told);
-                Err(SourceError::new(&package.url, Trouble::Nowhere(format!("the member is damaged: {why}"))))
-            }
+            Flaw::Damaged(why) => Err(self.is_damaged(row, &package, &why)),
         }
+    }
+
+    /// Notes that the member of a version is damaged.
+    fn is_damaged(&self, row: &VersionRow, package: &Package, why: &str) -> SourceError {
+        self.context.files.forget(row.id);
+        let (state, epoch) = (MemberState::Damaged, package.epoch);
+        self.context.write_queue.member(Looked { version: row.id, state, epoch, sha256: None });
+        let told = format!("{}: its member in {} is damaged: {why}", row.uri, package.url);
+        self.context.status.error(&told);
+        SourceError::new(&package.url, Trouble::Nowhere(format!("the member is damaged: {why}")))
     }
 
     /// Fetches what members were found to be damaged from their own URLs.
@@ -305,7 +331,7 @@ fn inflated(
     package: &Arc<Package>,
     member: &Member,
     expected: &Expected,
-    store: &crate::store::Store,
+    store: &Store,
     moved: &dyn Fn(),
 ) -> Result<Unfolded, Flaw> {
     store.check_room(member.size)?;
@@ -335,7 +361,7 @@ fn decoded(
     package: &Arc<Package>,
     member: &Member,
     judge: &Judge,
-    store: &crate::store::Store,
+    store: &Store,
     moved: &dyn Fn(),
 ) -> Result<Unfolded, Flaw> {
     let trouble = |trouble: Trouble| match trouble {

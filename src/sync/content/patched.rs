@@ -10,7 +10,7 @@ use super::flight::Flight;
 use super::location::expected;
 use crate::catalog::{Content, MemberRow, VersionRow};
 use crate::document::{Link, relation};
-use crate::patch::{self, Kind};
+use crate::patch::{self, Kind, Patch};
 use crate::source::{Asked, Hasher, verify};
 use crate::store::Body;
 use crate::sync::config::Verify;
@@ -203,7 +203,7 @@ impl Contents {
                 }
                 fits
             };
-            let made = patch::apply(kind, &old, &patch, expected.length, &bounds, &mut fits);
+            let made = patch::apply(&old, Patch { kind, bytes: &patch }, expected.length, &bounds, &mut fits);
             let made = made.map_err(|error| error.to_string())?;
             Ok((made, sums.ok_or("nothing fits")?))
         });

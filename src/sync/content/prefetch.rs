@@ -1,7 +1,6 @@
 //! Content that is fetched before anybody reads it.
 
-use crate::catalog::NameId;
-use crate::catalog::VersionId;
+use crate::catalog::{NameId, VersionId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

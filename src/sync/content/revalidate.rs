@@ -1,7 +1,6 @@
 //! Content that nothing which the Source lists tells from its next edition: neither a hash nor a time of modification. When it is
 //! opened, and was not looked at for `revalidate=`, its server is asked whether it has changed; new bytes are a new version.
 
-use crate::catalog::VersionId;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -11,7 +10,7 @@ use super::fetch::Contents;
 use super::flight::Flight;
 use super::freshness::{Revalidated, is_timeless, known_content};
 use super::location::{Location, expected, represented};
-use crate::catalog::{Content, VersionRow};
+use crate::catalog::{Content, KnownContent, VersionId, VersionRow};
 use crate::source::Validators;
 use crate::sync::config::Verify;
 
@@ -123,7 +122,12 @@ impl Contents {
             self.freshness.note(&self.context.write_queue, version, validators, media);
             return Revalidated::Current;
         }
-        self.context.write_queue.renewed(version, now, known_content(validators, media));
+        self.supersede(version, now, known_content(validators, media)).await
+    }
+
+    /// Gives a resource a new version, of other content than this one's.
+    async fn supersede(&self, version: VersionId, now: Content, known: KnownContent) -> Revalidated {
+        self.context.write_queue.renewed(version, now, known);
         match self.context.write_queue.settled().await {
             Ok(()) => Revalidated::Superseded,
             Err(error) => {

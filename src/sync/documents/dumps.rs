@@ -10,9 +10,6 @@
 
 mod changes;
 
-use crate::catalog::DocumentId;
-use crate::catalog::PackageId;
-use crate::catalog::SetId;
 use std::collections::HashSet;
 use std::io::Read as _;
 use std::sync::Arc;
@@ -24,7 +21,7 @@ use super::fetch::{DocumentFetcher, Lists};
 use super::lists;
 use super::spooled::{About, Spooled};
 use crate::bounds::{self, Bounds};
-use crate::catalog::{DocumentRow, PackageRow, SetRow};
+use crate::catalog::{DocumentId, DocumentRow, PackageId, PackageRow, SetId, SetRow};
 use crate::document::{Capability, Datetime, Facts, Kind, Limits, Reader};
 use crate::source::{Asked, FoundSet, SourceError, Trouble};
 use crate::store::archive::{Found, Member};
@@ -188,95 +185,97 @@ async fn bring_documents(context: &Context, set: &SetRow, roots: &[String], know
         dump.unchanged = known.iter().filter(|row| row.package.is_some()).cloned().collect();
         return dump;
     }
-    let (rset, status) = (set.id, Arc::clone(&context.status));
-    let read = found.read;
+    let (read, mut listing) = (found.read, Listing::new(set.id, Arc::clone(&context.status)));
     let looked = tokio::task::spawn_blocking(move || {
-        let mut packages = Vec::new();
-        let mut editions = HashSet::new();
-        let mut failed = Vec::new();
         let mut documents = Vec::new();
         for document in &read {
-            match packages_of(document, rset, &status, &mut editions, &mut packages, &mut failed) {
+            match listing.add(document) {
                 Ok(entries) => documents.push(DocumentRow { entries, ..document.row.clone() }),
-                Err(error) => failed.push(error),
+                Err(error) => listing.failed.push(error),
             }
         }
-        (packages, documents, failed)
+        (listing, documents)
     });
     match looked.await {
-        Ok((packages, documents, failed)) => {
-            dump.packages = packages;
+        Ok((listing, documents)) => {
+            dump.packages = listing.packages;
             dump.documents.extend(documents);
-            dump.failed.extend(failed);
+            dump.failed.extend(listing.failed);
         }
         Err(error) => dump.failed.push(SourceError::new(&set.key, Trouble::Broken(error.to_string()))),
     }
     dump
 }
 
-/// Reads the packages that one document lists; returns the number of its entries.
-fn packages_of(
-    document: &Spooled,
+/// The packages that documents list.
+struct Listing {
     rset: SetId,
-    status: &Status,
-    editions: &mut HashSet<(String, String)>,
-    packages: &mut Vec<Listed>,
-    failed: &mut Vec<SourceError>,
-) -> Result<u64, SourceError> {
-    let url = &document.row.url;
-    let unreadable = |error: crate::document::DocumentError| {
-        SourceError::new(url, Trouble::Nowhere(format!("line {}: {}", error.line, error.problem)))
-    };
-    let mut reader = document.entries(url).map_err(unreadable)?;
-    let mut entries = 0;
-    while let Some(entry) = reader.next().map_err(unreadable)? {
-        entries += 1;
-        let facts = Facts::of_entry(&entry, reader.warnings_mut());
-        let location = match Url::parse(&entry.loc) {
-            Ok(location) => location,
-            Err(error) => {
-                // What a package lists that cannot be had is not gone.
-                let problem = format!("line {}: {:?}: {error}", entry.line, entry.loc);
-                failed.push(SourceError::new(url, Trouble::Nowhere(problem)));
+    status: Arc<Status>,
+    /// What was listed already: URLs, and editions of what is there.
+    editions: HashSet<(String, String)>,
+    packages: Vec<Listed>,
+    failed: Vec<SourceError>,
+}
+
+impl Listing {
+    fn new(rset: SetId, status: Arc<Status>) -> Self {
+        Self { rset, status, editions: HashSet::new(), packages: Vec::new(), failed: Vec::new() }
+    }
+
+    /// Adds the packages that one document lists; returns the number of its entries.
+    fn add(&mut self, document: &Spooled) -> Result<u64, SourceError> {
+        let url = &document.row.url;
+        let unreadable = |error: crate::document::DocumentError| {
+            SourceError::new(url, Trouble::Nowhere(format!("line {}: {}", error.line, error.problem)))
+        };
+        let mut reader = document.entries(url).map_err(unreadable)?;
+        let mut entries = 0;
+        while let Some(entry) = reader.next().map_err(unreadable)? {
+            entries += 1;
+            let facts = Facts::of_entry(&entry, reader.warnings_mut());
+            let location = match Url::parse(&entry.loc) {
+                Ok(location) => location,
+                Err(error) => {
+                    // What a package lists that cannot be had is not gone.
+                    let problem = format!("line {}: {:?}: {error}", entry.line, entry.loc);
+                    self.failed.push(SourceError::new(url, Trouble::Nowhere(problem)));
+                    continue;
+                }
+            };
+            let at = facts.at.or(facts.from).or(document.at());
+            let edition = edition(&facts, at);
+            if !self.editions.insert((location.to_string(), edition.clone())) {
                 continue;
             }
-        };
-        let at = facts.at.or(facts.from).or(document.at());
-        let edition = format!(
-            "{}|{}|{}|{}|{}",
-            at.map(|at| at.to_string()).unwrap_or_default(),
-            facts.length.map(|length| length.to_string()).unwrap_or_default(),
-            facts.hashes,
-            facts.lastmod.map(|time| time.to_string()).unwrap_or_default(),
-            facts.until.map(|time| time.to_string()).unwrap_or_default()
-        );
-        if !editions.insert((location.to_string(), edition.clone())) {
-            continue;
-        }
-        if packages.len() as u64 >= document.bounds.documents {
-            let beyond = bounds::DOCUMENTS.passed("the number of its packages", &document.bounds);
-            return Err(SourceError::new(url, beyond.into()));
-        }
-        let contents = entry.links.iter().find(|link| link.is("contents")).and_then(|link| link.href());
-        packages.push(Listed {
-            row: PackageRow {
-                rset,
+            if self.packages.len() as u64 >= document.bounds.documents {
+                let beyond = bounds::DOCUMENTS.passed("the number of its packages", &document.bounds);
+                return Err(SourceError::new(url, beyond.into()));
+            }
+            let contents = entry.links.iter().find(|link| link.is("contents")).and_then(|link| link.href());
+            let row = PackageRow {
+                rset: self.rset,
                 url: location.into(),
                 edition,
                 length: facts.length,
                 hashes: facts.hashes,
                 at,
                 ..PackageRow::default()
-            },
-            contents: contents.map(str::to_owned),
-            from: facts.from,
-            until: facts.until,
-        });
+            };
+            let contents = contents.map(str::to_owned);
+            self.packages.push(Listed { row, contents, from: facts.from, until: facts.until });
+        }
+        for warning in reader.warnings().lines() {
+            self.status.warning(&format!("{url}: {warning}"));
+        }
+        Ok(entries)
     }
-    for warning in reader.warnings().lines() {
-        status.warning(&format!("{url}: {warning}"));
-    }
-    Ok(entries)
+}
+
+/// What tells one edition of a package from the next.
+fn edition(facts: &Facts, at: Option<Datetime>) -> String {
+    let time = |time: Option<Datetime>| time.map(|time| time.to_string()).unwrap_or_default();
+    let length = facts.length.map(|length| length.to_string()).unwrap_or_default();
+    format!("{}|{length}|{}|{}|{}", time(at), facts.hashes, time(facts.lastmod), time(facts.until))
 }
 
 /// How the packages of a dump are read.
@@ -575,7 +574,7 @@ impl Unpacking {
         };
         let about = About::of(&head, &facts, &base);
         let document =
-            Spooled { package: Some(Arc::clone(&package)), ..Spooled::new(own, base, path, about, bounds, prefer) };
+            Spooled { package: Some(Arc::clone(&package)), ..Spooled::new(own, base, path, about, (bounds, prefer)) };
         Ok((Spooled { row: manifest_row(&row, &document), ..document }, parts))
     }
 }

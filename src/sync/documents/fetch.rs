@@ -1,6 +1,5 @@
 //! The documents of a list, brought here: an index and its parts, each asked for only if it changed.
 
-use crate::catalog::DocumentId;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{Seek, Write};
@@ -15,7 +14,7 @@ use url::Url;
 use super::outline::Outline;
 use super::spooled::{About, Spooled};
 use crate::bounds::{self, Beyond, Bounds};
-use crate::catalog::{CatalogError, DocumentRow, Record, Transaction, has_others_only};
+use crate::catalog::{CatalogError, DocumentId, DocumentRow, Record, Transaction, has_others_only};
 use crate::document::{Capability, Change, Datetime, Dialect, Entry, Facts, Head, Kind, Limits, Reader, Warnings};
 use crate::path::Mapper;
 use crate::source::{Answer, Asked, Client, SourceError, Trouble, Validators};
@@ -359,7 +358,7 @@ impl DocumentFetcher {
         self.status.update(|progress| progress.document_bytes += size);
         let url = url.to_owned();
         let own = self.clone();
-        priority::run(move || inspect(body, url, depth, &own))
+        priority::run(move || inspect(body, &url, depth, &own))
             .await
             .unwrap_or_else(|error| Err(SourceError::new("document", Trouble::Broken(error.to_string()))))
     }
@@ -393,23 +392,30 @@ fn unconditional(url: &str) -> SourceError {
     SourceError::new(url, Trouble::Broken("304 where nothing was asked conditionally".to_owned()))
 }
 
+/// An entry of a document, and what it says.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::sync) struct Described<'e> {
+    pub(in crate::sync) entry: &'e Entry,
+    pub(in crate::sync) facts: &'e Facts,
+}
+
 /// What an entry of a list of resources says; `None` where [`record`] says nothing, and for a resource that is deleted, which a
 /// list of 2012 may still tell of (0.1, 3.1.2).
 pub(in crate::sync) fn resource(
     mapper: &Mapper,
     document: &Spooled,
-    entry: &Entry,
-    facts: &Facts,
+    described: Described<'_>,
     at: Datetime,
     warnings: &mut Warnings,
 ) -> Option<Record> {
+    let Described { entry, facts } = described;
     match (facts.change, facts.datetime) {
         (Some(Change::Deleted), Some(when)) if when > Datetime::now() => {
             let facts = Facts { datetime: None, change: None, ..facts.clone() };
-            record(mapper, document, entry, &facts, at, warnings)
+            record(mapper, document, Described { entry, facts: &facts }, at, warnings)
         }
         (Some(Change::Deleted), _) => None,
-        _ => record(mapper, document, entry, facts, at, warnings),
+        _ => record(mapper, document, described, at, warnings),
     }
 }
 
@@ -418,11 +424,11 @@ pub(in crate::sync) fn resource(
 pub(in crate::sync) fn record(
     mapper: &Mapper,
     document: &Spooled,
-    entry: &Entry,
-    facts: &Facts,
+    described: Described<'_>,
     at: Datetime,
     warnings: &mut Warnings,
 ) -> Option<Record> {
+    let Described { entry, facts } = described;
     if let Some(protocol) = entry.md.get("protocol") {
         warnings.push(
             entry.line,
@@ -468,44 +474,28 @@ fn unreadable(error: crate::document::DocumentError) -> SourceError {
 }
 
 /// Whether a document is a list or an index; an index is read whole.
-fn inspect(body: Body, url: String, depth: usize, fetcher: &DocumentFetcher) -> Result<Got, SourceError> {
+fn inspect(body: Body, url: &str, depth: usize, fetcher: &DocumentFetcher) -> Result<Got, SourceError> {
     let wanted = fetcher.capability;
-    let disk = |error: std::io::Error| SourceError::new(&url, Trouble::Disk(error.to_string()));
+    let disk = |error: std::io::Error| SourceError::new(url, Trouble::Disk(error.to_string()));
     let Body { file, url: base, validators, charset, date } = body;
     let (mut file, path) = file.into_parts();
     file.rewind().map_err(disk)?;
     let limits = Limits::of(&fetcher.bounds);
-    let mut reader = Reader::open_in(charset.as_deref(), &file, &url, limits).map_err(unreadable)?;
+    let mut reader = Reader::open_in(charset.as_deref(), &file, url, limits).map_err(unreadable)?;
     let head = match reader.may_have_more_head() {
-        true => whole_head(File::open(&path).map_err(disk)?, charset.as_deref(), &url, limits, &fetcher.status)?,
+        true => whole_head(File::open(&path).map_err(disk)?, charset.as_deref(), url, limits, &fetcher.status)?,
         false => reader.head().clone(),
     };
     let dialect = head.dialect;
     if dialect == Dialect::V0_1 && reader.head().dialect != dialect {
         let again = File::open(&path).map_err(disk)?;
-        reader = Reader::open_as(dialect, charset.as_deref(), again, &url, limits).map_err(unreadable)?;
+        reader = Reader::open_as(dialect, charset.as_deref(), again, url, limits).map_err(unreadable)?;
     }
-    let mut warnings = Warnings::default();
-    let facts = Facts::of_attributes(&head.md, 0, &mut warnings);
-    for warning in warnings.lines() {
-        fetcher.status.warning(&format!("{url}: root rs:md: {warning}"));
-    }
-    if let Some(other) = head.capability().filter(|one| *one != wanted && Some(*one) != wanted.archive()) {
-        return Err(SourceError::new(
-            &url,
-            Trouble::Nowhere(format!("it is a {other}, where a {wanted} was expected")),
-        ));
-    }
-    if let Some(at) = facts.at.filter(|at| !wanted.tells_changes() && at.is_later_by(AHEAD, date)) {
-        fetcher.status.warning(&format!(
-            "{url}: it says that it was made at {at}, and was sent at {date}: if its clock or its time zone is not that of its \
-             changes, those that are dated between the two are taken for known"
-        ));
-    }
+    let facts = head_facts(&head, url, date, fetcher)?;
     let mut about = About::of(&head, &facts, &base);
-    let mut row = DocumentRow {
+    let row = DocumentRow {
         id: DocumentId::default(),
-        url: url.clone(),
+        url: url.to_owned(),
         etag: validators.etag,
         last_modified: validators.last_modified,
         // Old drafts have `modified`, and some dumps `from`; a plain sitemap has nothing, and its file's
@@ -516,42 +506,79 @@ fn inspect(body: Body, url: String, depth: usize, fetcher: &DocumentFetcher) -> 
         package: None,
         next: about.next.clone(),
     };
-    let mut first = reader.next().map_err(unreadable)?;
+    let first = reader.next().map_err(unreadable)?;
     let nested = first.as_ref().is_some_and(|entry| entry.md.capability() == Some(wanted));
     let archive = head.capability().is_some_and(|own| Some(own) == wanted.archive());
     if head.kind != Kind::SitemapIndex && !nested && !archive {
         if about.by_lastmod && about.from.is_none() && wanted.tells_changes() {
             // Whether it reaches back to what is known, only its changes show.
-            let mut entry = first.take();
-            while let Some(one) = entry {
-                let facts = Facts::of_entry(&one, reader.warnings_mut());
-                about.oldest = facts
-                    .datetime
-                    .or(facts.lastmod)
-                    .map(|at| about.oldest.map_or(at, |old| old.min(at)))
-                    .or(about.oldest);
-                // Where it breaks off is reported when it is applied.
-                entry = reader.next().unwrap_or_default();
-            }
+            about.oldest = about.oldest.into_iter().chain(oldest(first, &mut reader)).min();
         }
-        let document = Spooled::new(row, base, path, about, fetcher.bounds, fetcher.prefer.clone());
+        drop(reader);
+        let document = Spooled::new(row, base, path, about, (fetcher.bounds, fetcher.prefer.clone()));
         return Ok(Got::List(Box::new(Spooled { charset, dialect, date, ..document })));
     }
     if head.kind == Kind::UrlSet && !archive {
         fetcher.status.warning(&format!("{url}: an index written as urlset; its entries are taken as lists"));
     }
-    row.next = None;
-    row.entries = INDEX;
+    let (parts, outline) = read_index(first, reader, &base, date, fetcher)?;
+    let row = DocumentRow { next: None, entries: INDEX, ..row };
+    Ok(Got::Index { row, parts, outline, archive, about: Box::new(about) })
+}
+
+/// What the head of a document says, which was sent at `date`.
+///
+/// # Errors
+/// If it is of another capability than the one that is wanted.
+fn head_facts(head: &Head, url: &str, date: Datetime, fetcher: &DocumentFetcher) -> Result<Facts, SourceError> {
+    let wanted = fetcher.capability;
+    let mut warnings = Warnings::default();
+    let facts = Facts::of_attributes(&head.md, 0, &mut warnings);
+    for warning in warnings.lines() {
+        fetcher.status.warning(&format!("{url}: root rs:md: {warning}"));
+    }
+    if let Some(other) = head.capability().filter(|one| *one != wanted && Some(*one) != wanted.archive()) {
+        return Err(SourceError::new(url, Trouble::Nowhere(format!("it is a {other}, where a {wanted} was expected"))));
+    }
+    if let Some(at) = facts.at.filter(|at| !wanted.tells_changes() && at.is_later_by(AHEAD, date)) {
+        fetcher.status.warning(&format!(
+            "{url}: it says that it was made at {at}, and was sent at {date}: if its clock or its time zone is not that of its \
+             changes, those that are dated between the two are taken for known"
+        ));
+    }
+    Ok(facts)
+}
+
+/// The time of the oldest change of a list, from its `first` one on. Where it breaks off is reported when it is applied.
+fn oldest(first: Option<Entry>, reader: &mut Reader<'_>) -> Option<Datetime> {
+    let (mut entry, mut oldest) = (first, None);
+    while let Some(one) = entry {
+        let facts = Facts::of_entry(&one, reader.warnings_mut());
+        oldest = oldest.into_iter().chain(facts.datetime.or(facts.lastmod)).min();
+        entry = reader.next().unwrap_or_default();
+    }
+    oldest
+}
+
+/// What an index names, from its `first` entry on.
+fn read_index(
+    mut first: Option<Entry>,
+    mut reader: Reader<'_>,
+    base: &Url,
+    date: Datetime,
+    fetcher: &DocumentFetcher,
+) -> Result<(Vec<Part>, Outline), SourceError> {
     let (mut parts, mut outline) = (Vec::new(), Outline::new(date));
+    let (url, is_v0_1) = (reader.url().to_owned(), reader.head().dialect == Dialect::V0_1);
     while let Some(entry) = first {
         match base.join(&entry.loc) {
-            Ok(child) if child == base => {}
+            Ok(child) if child == *base => {}
             Ok(child) => {
                 let facts = Facts::of_entry(&entry, reader.warnings_mut());
                 let Facts { at, from, until, .. } = facts;
                 // Not its bytes: those may differ by the time at which they were compressed.
                 outline.add(child.as_str(), &facts);
-                let is_excluded = dialect == Dialect::V0_1 && has_others_only(&entry, &fetcher.selected);
+                let is_excluded = is_v0_1 && has_others_only(&entry, &fetcher.selected);
                 parts.push(Part { url: child.to_string(), at, from, until, is_excluded });
             }
             Err(error) => fetcher.status.warning(&format!("{url}, line {}: {:?}: {error}", entry.line, entry.loc)),
@@ -565,7 +592,7 @@ fn inspect(body: Body, url: String, depth: usize, fetcher: &DocumentFetcher) -> 
     for warning in reader.warnings().lines() {
         fetcher.status.warning(&format!("{url}: {warning}"));
     }
-    Ok(Got::Index { row, parts, outline, archive, about: Box::new(about) })
+    Ok((parts, outline))
 }
 
 /// The head of a document that may have its `rs:md` after entries.

@@ -5,7 +5,7 @@
 //! those lists are read that cover what is missing. What is between two lists is noticed, and so is a list that does not reach
 //! back to where we are.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,13 +66,21 @@ pub(in crate::sync) enum FollowDepth {
     Again,
 }
 
+/// What else a set offers of the same kind.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::sync) struct OtherFeeds<'e> {
+    /// Archives, where a feed may not reach back far enough.
+    pub(in crate::sync) archives: &'e [String],
+    /// Where the feeds of the set are that are followed by themselves.
+    pub(in crate::sync) roots: &'e [String],
+}
+
 /// Follows one feed from where it was left. All changes up to `covered` are in the tree; what the feed does not reach back to,
-/// its `archives` may.
+/// archives may.
 pub(in crate::sync) async fn follow(
     context: &Arc<Context>,
     feed: &Feed,
-    archives: &[String],
-    roots: &[String],
+    others: OtherFeeds<'_>,
     covered: Option<Datetime>,
     look: FollowDepth,
 ) -> Result<Followed, SourceError> {
@@ -82,8 +90,7 @@ pub(in crate::sync) async fn follow(
         covered: feed.cursor.max(covered),
         read_from: feed.read_from(feed.cursor.max(covered)),
         feed: feed.clone(),
-        archives,
-        roots,
+        others,
         documents: Vec::new(),
         visited: HashSet::new(),
         aside: None,
@@ -111,9 +118,7 @@ struct Walk<'e> {
     /// Changes before that are in the history, too. A list that ended between this time and `covered` is read for the history only.
     read_from: Option<Datetime>,
     feed: Feed,
-    archives: &'e [String],
-    /// Where the feeds of the set are that are followed by themselves.
-    roots: &'e [String],
+    others: OtherFeeds<'e>,
     documents: Vec<Spooled>,
     visited: HashSet<String>,
     /// A list that begins too late, while it is looked for those before it.
@@ -134,6 +139,66 @@ enum Lead {
     Feed(String),
     /// To an index, or to the Capability List.
     Above(String),
+}
+
+/// What follows after a document.
+#[derive(Debug)]
+enum Hop {
+    /// This one.
+    To(String),
+    /// Nothing: all that is to be read was.
+    End,
+    /// Nothing; and if nothing was read before it, nothing is new.
+    NothingNew,
+}
+
+impl From<Option<String>> for Hop {
+    fn from(next: Option<String>) -> Self {
+        next.map_or(Self::End, Self::To)
+    }
+}
+
+/// An index of changes.
+#[derive(Debug)]
+struct Index {
+    row: DocumentRow,
+    /// The lists that it names, in the order of time.
+    parts: Vec<Part>,
+    /// The end of its interval, if it is closed.
+    until: Option<Datetime>,
+    /// What it links to.
+    above: Option<String>,
+}
+
+impl Index {
+    fn new(row: DocumentRow, mut parts: Vec<Part>, until: Option<Datetime>, above: Option<String>) -> Self {
+        if parts.iter().all(|part| part.from.is_some()) {
+            // They should be in this order (core 12.2).
+            parts.sort_by_key(|part| part.from);
+        }
+        Self { row, parts, until, above }
+    }
+
+    fn place(&self, url: &str) -> Option<usize> {
+        self.parts.iter().position(|part| part.url == url)
+    }
+
+    /// When the list at a place ends, as far as its index tells.
+    fn end(&self, place: usize) -> Option<Datetime> {
+        let part = self.parts.get(place)?;
+        // Lists may stay open and all have the `from` of the first one; then the next `from` is not the end of this list.
+        let next = self.parts.get(place + 1).and_then(|next| next.from).filter(|next| part.from < Some(*next));
+        part.until.or(next)
+    }
+
+    fn is_dated(&self) -> bool {
+        self.parts.iter().all(|part| part.from.is_some())
+    }
+
+    /// Whether no list comes after the one at this place, as far as its index tells.
+    fn is_last(&self, place: usize) -> bool {
+        !self.is_dated() || place + 1 == self.parts.len()
+    }
 }
 
 /// What is asked for, with the validators that are known of it.
@@ -208,80 +273,73 @@ async fn digest(document: &Spooled) -> Option<[u8; 32]> {
 impl Walk<'_> {
     /// Reads what is to be read; false if nothing has changed.
     async fn run(&mut self, look: FollowDepth) -> Result<bool, SourceError> {
-        let before = self.feed.beside.clone();
-        let was_read = |url: &str| {
-            let is_it =
-                |beside: &Beside| beside.url == url && (beside.etag.is_some() || beside.last_modified.is_some());
-            before.as_ref().is_some_and(is_it)
-        };
+        let is_known = |beside: &&Beside| beside.etag.is_some() || beside.last_modified.is_some();
+        let read_before = self.feed.beside.as_ref().filter(is_known).map(|beside| beside.url.clone());
         let mut url = self.feed.url.clone();
         let mut known = Some(conditional(&url, self.feed.etag.as_ref(), self.feed.last_modified.as_ref()))
             .filter(|_| look < FollowDepth::Again);
         for _ in 0..MOST_HOPS {
             self.visited.insert(url.clone());
-            let next = match self.fetcher.get(&url, 0, known.take()).await {
-                Ok(Got::Unchanged(_)) => match self.unchanged(look, &mut known).await {
-                    None => return Ok(!self.documents.is_empty()),
-                    next => next,
-                },
+            let hop = match self.fetcher.get(&url, 0, known.take()).await {
+                Ok(Got::Unchanged(_)) => self.unchanged(look, &mut known).await.map_or(Hop::NothingNew, Hop::To),
                 Ok(Got::List(document)) => match self.list(url, *document).await? {
-                    None if look >= FollowDepth::Wide => {
-                        let above = self.feed.above.clone().map(Lead::Above);
-                        self.lead(above.into_iter().chain([Lead::Feed(self.feed.root.clone())])).await
-                    }
-                    next => next,
+                    None if look >= FollowDepth::Wide => self.lead(self.above()).await.into(),
+                    next => next.into(),
                 },
                 Ok(Got::Index { row, parts, about, .. }) => {
                     let until = about.until.filter(|until| self.is_past(*until, Datetime::now()));
-                    let above = about.index.clone().or_else(|| about.up.clone());
-                    self.index(&url, row, parts, until, above.clone()).await;
-                    match self.farther_back() {
-                        None if until.is_some() && self.failure.is_none() => {
-                            let root = Lead::Feed(self.feed.root.clone());
-                            self.lead(above.map(Lead::Above).into_iter().chain([root])).await
-                        }
-                        next => next,
-                    }
+                    self.index(Index::new(row, parts, until, about.index.or(about.up))).await.into()
                 }
-                // One that was read before may have told of a list that has begun since.
-                Err(error)
-                    if self.optional.as_deref() == Some(url.as_str()) && !may_pass(&error) && !was_read(&url) =>
-                {
-                    self.context
-                        .status
-                        .warning(&format!("{error}; the Change List that links to it is open, and followed"));
-                    let root = Some(self.feed.root.clone()).filter(|_| look >= FollowDepth::Wide);
-                    match self.lead(root.map(Lead::Feed)).await {
-                        None => return Ok(!self.documents.is_empty()),
-                        next => next,
-                    }
-                }
-                Err(error) if is_gone(&error) => {
-                    let above = self.feed.above.clone().map(Lead::Above);
-                    match self.lead(above.into_iter().chain([Lead::Feed(self.feed.root.clone())])).await {
-                        None => self.without(error).await?,
-                        next => {
-                            tracing::info!(%error, ?next, "a document of changes is gone; looking above it");
-                            next
-                        }
-                    }
-                }
-                // What is missing until it answers, lists tell.
-                Err(error) if self.aside.is_some() && self.archives.contains(&url) => self.without(error).await?,
-                Err(error) if self.documents.is_empty() && self.optional.as_deref() != Some(url.as_str()) => {
-                    return Err(error);
-                }
-                Err(error) => {
-                    self.failure = Some(error);
-                    None
-                }
+                Err(error) => self.failed(&url, error, look, read_before.as_deref()).await?,
             };
-            match next {
-                Some(next) => url = next,
-                None => return Ok(true),
+            match hop {
+                Hop::To(next) => url = next,
+                Hop::End => return Ok(true),
+                Hop::NothingNew => return Ok(!self.documents.is_empty()),
             }
         }
         Ok(true)
+    }
+
+    /// Where to go on from a document that cannot be had. `read_before` is the index beside a list that was read before.
+    async fn failed(
+        &mut self,
+        url: &str,
+        error: SourceError,
+        look: FollowDepth,
+        read_before: Option<&str>,
+    ) -> Result<Hop, SourceError> {
+        let is_optional = self.optional.as_deref() == Some(url);
+        // One that was read before may have told of a list that has begun since.
+        if is_optional && !may_pass(&error) && read_before != Some(url) {
+            self.context.status.warning(&format!("{error}; the Change List that links to it is open, and followed"));
+            let root = Some(self.feed.root.clone()).filter(|_| look >= FollowDepth::Wide);
+            return Ok(self.lead(root.map(Lead::Feed)).await.map_or(Hop::NothingNew, Hop::To));
+        }
+        if is_gone(&error) {
+            return match self.lead(self.above()).await {
+                None => Ok(self.without(error).await?.into()),
+                next => {
+                    tracing::info!(%error, ?next, "a document of changes is gone; looking above it");
+                    Ok(next.into())
+                }
+            };
+        }
+        // What is missing until it answers, lists tell.
+        if self.aside.is_some() && self.others.archives.iter().any(|archive| archive == url) {
+            return Ok(self.without(error).await?.into());
+        }
+        if self.documents.is_empty() && !is_optional {
+            return Err(error);
+        }
+        self.failure = Some(error);
+        Ok(Hop::End)
+    }
+
+    /// What leads on from a document of changes, besides what it links to.
+    fn above(&self) -> impl Iterator<Item = Lead> + use<> {
+        let above = self.feed.above.clone().map(Lead::Above);
+        above.into_iter().chain([Lead::Feed(self.feed.root.clone())])
     }
 
     /// Where to go on from a document that has not changed.
@@ -349,7 +407,8 @@ impl Walk<'_> {
         let reaches_back = self.reaches_back(&document.about);
         if !reaches_back && self.documents.is_empty() {
             // What came before it lies in the lists beside it.
-            let beside = document.about.index.iter().chain(self.archives).find(|index| !self.visited.contains(*index));
+            let beside =
+                document.about.index.iter().chain(self.others.archives).find(|index| !self.visited.contains(*index));
             if let Some(index) = beside.cloned() {
                 self.aside = Some((url, document));
                 return Ok(Some(index));
@@ -371,7 +430,7 @@ impl Walk<'_> {
     /// An archive to go on with, where what was read does not reach back far enough.
     fn farther_back(&self) -> Option<String> {
         let first = self.documents.first().filter(|first| self.failure.is_none() && !self.reaches_back(&first.about));
-        first.and_then(|_| self.archives.iter().find(|archive| !self.visited.contains(*archive)).cloned())
+        first.and_then(|_| self.others.archives.iter().find(|archive| !self.visited.contains(*archive)).cloned())
     }
 
     /// Reads the documents of the changes before those of the first that was read, back to one that tells of something that is
@@ -456,7 +515,7 @@ impl Walk<'_> {
                     found.route == Route::Document && found.sets.len() == 1 || urls.contains(&self.feed.root)
                 };
                 let named = found.sets.iter().filter(is_own).flat_map(|set| set.urls(self.feed.capability));
-                named.filter(|url| *url == self.feed.root || !self.roots.contains(url)).collect()
+                named.filter(|url| *url == self.feed.root || !self.others.roots.contains(url)).collect()
             }
             Err(error) => {
                 self.context.status.warning(&format!("{error}; what follows the changes that were read is not known"));
@@ -465,66 +524,69 @@ impl Walk<'_> {
         }
     }
 
-    /// Reads those lists of an index that cover what is missing. `until` is the end of its interval if it is closed, `above` what
-    /// it links to then.
-    async fn index(
-        &mut self,
-        url: &str,
-        row: DocumentRow,
-        mut parts: Vec<Part>,
-        until: Option<Datetime>,
-        above: Option<String>,
-    ) {
-        if parts.iter().all(|part| part.from.is_some()) {
-            // They should be in this order (core 12.2).
-            parts.sort_by_key(|part| part.from);
-        }
+    /// Reads those lists of an index that cover what is missing. Returns where to go on.
+    async fn index(&mut self, index: Index) -> Option<String> {
         // What was taken as an open list is asked for again if it has ended since.
-        self.documents
-            .retain(|document| !parts.iter().any(|part| part.url == document.row.url && is_older(document, part)));
-        let starts: Vec<Option<Datetime>> = parts.iter().map(|part| part.from).collect();
-        let urls: Vec<(String, bool)> = parts.iter().map(|part| (part.url.clone(), part.until.is_some())).collect();
-        let place = |url: &str| urls.iter().position(|(own, _)| own == url);
-        let end = |place: usize, part: &Part| {
-            // Lists may stay open and all have the `from` of the first one; then the next `from` is not the end of this list.
-            let next = starts.get(place + 1).copied().flatten().filter(|next| part.from < Some(*next));
-            part.until.or(next)
-        };
-        let past_parts: HashMap<String, Option<Datetime>> = parts
-            .iter()
-            .enumerate()
-            .filter(|(place, part)| ended_before(end(*place, part), self.covered))
-            .map(|(place, part)| (part.url.clone(), end(place, part)))
-            .collect();
-        let wanted: Vec<Part> = parts
-            .into_iter()
-            .enumerate()
-            .filter(|(place, part)| !ended_before(end(*place, part), self.read_from))
-            .map(|(_, part)| part)
-            .filter(|part| !self.documents.iter().any(|document| document.row.url == part.url))
-            // One that was found unchanged just now, unless the index says that it has been closed since.
-            .filter(|part| !(self.looked_beside && part.url == self.feed.url && part.until.is_none()))
-            .filter(|part| {
-                // Changes before a list that was read already are in the history, if that list reaches back so far.
-                let first = self.documents.first().and_then(|document| document.about.from);
-                let first = first.filter(|first| self.read_from.is_none_or(|read_from| *first <= read_from));
-                part.from.zip(first).is_none_or(|(from, first)| from >= first)
-            })
-            .collect();
-        let last_closed = wanted.iter().rposition(|part| part.until.is_some());
-        self.visited.extend(wanted.iter().map(|part| part.url.clone()));
+        self.documents.retain(|document| {
+            !index.parts.iter().any(|part| part.url == document.row.url && is_older(document, part))
+        });
+        let wanted: Vec<usize> = (0..index.parts.len()).filter(|place| self.is_wanted(&index, *place)).collect();
+        self.read_parts(&index, wanted).await;
+        let begins = |document: &Spooled| document.about.from.or(document.about.oldest);
+        let place = |document: &Spooled| index.place(&document.row.url).unwrap_or(usize::MAX);
+        match self.documents.iter().all(|document| begins(document).is_some()) {
+            true => self.documents.sort_by_key(|document| (begins(document), place(document))),
+            // One that the index does not name yet is the newest.
+            false => self.documents.sort_by_key(place),
+        }
+        match self.aside.take() {
+            // The index is an archive of others.
+            Some((url, document))
+                if self.failure.is_none() && !self.documents.iter().any(|other| other.row.url == url) =>
+            {
+                drop(self.take(url, document));
+            }
+            _ if self.others.archives.contains(&index.row.url) => {}
+            _ => self.poll_next(&index),
+        }
+        match self.farther_back() {
+            None if index.until.is_some() && self.failure.is_none() => {
+                let root = Lead::Feed(self.feed.root.clone());
+                self.lead(index.above.map(Lead::Above).into_iter().chain([root])).await
+            }
+            next => next,
+        }
+    }
+
+    /// Whether a list of an index is to be read.
+    fn is_wanted(&self, index: &Index, place: usize) -> bool {
+        let part = &index.parts[place];
+        // One that was found unchanged just now, unless the index says that it has been closed since.
+        let is_unchanged = self.looked_beside && part.url == self.feed.url && part.until.is_none();
+        // Changes before a list that was read already are in the history, if that list reaches back so far.
+        let first = self.documents.first().and_then(|document| document.about.from);
+        let first = first.filter(|first| self.read_from.is_none_or(|read_from| *first <= read_from));
+        !ended_before(index.end(place), self.read_from)
+            && !self.documents.iter().any(|document| document.row.url == part.url)
+            && !is_unchanged
+            && part.from.zip(first).is_none_or(|(from, first)| from >= first)
+    }
+
+    /// Reads the lists at these places of an index, up to the first that cannot be read.
+    async fn read_parts(&mut self, index: &Index, wanted: Vec<usize>) {
+        self.visited.extend(wanted.iter().map(|place| index.parts[*place].url.clone()));
+        let last_closed = wanted.iter().copied().rfind(|place| index.parts[*place].until.is_some());
         let fetcher = self.fetcher.clone();
-        let mut coming = futures_util::stream::iter(wanted.into_iter().enumerate())
-            .map(|(place, part)| {
-                let fetcher = fetcher.clone();
-                async move {
-                    // Of one that was closed before another was, nobody is still writing the end.
-                    (settled(&fetcher, &part, Some(place) == last_closed).await, part)
-                }
+        let mut coming = futures_util::stream::iter(wanted)
+            .map(|place| {
+                let (fetcher, part) = (fetcher.clone(), index.parts[place].clone());
+                // Of one that was closed before another was, nobody is still writing the end.
+                async move { (settled(&fetcher, &part, Some(place) == last_closed).await, place) }
             })
             .buffered(AT_ONCE);
-        while let Some((got, part)) = coming.next().await {
-            let past = past_parts.get(&part.url);
+        while let Some((got, place)) = coming.next().await {
+            let part = &index.parts[place];
+            let is_past = ended_before(index.end(place), self.covered);
             let failure = match got {
                 Ok((Got::List(mut document), goes_on)) => {
                     document.about.from = document.about.from.or(part.from);
@@ -533,7 +595,7 @@ impl Walk<'_> {
                         document.about.announced = until;
                         document.about.until = until.filter(|until| self.is_past(*until, document.date));
                     }
-                    document.about.until = document.about.until.or(past.copied().flatten());
+                    document.about.until = document.about.until.or(index.end(place).filter(|_| is_past));
                     self.documents.push(*document);
                     goes_on
                 }
@@ -544,76 +606,62 @@ impl Walk<'_> {
                 Err(error) => Some(error),
             };
             match failure {
-                Some(error) if past.is_some() => {
+                Some(error) if is_past => {
                     self.context.status.warning(&format!("{error}; {NOT_IN_HISTORY}"));
                 }
                 Some(error) => {
                     // What comes after it comes after it.
                     self.failure = Some(error);
-                    break;
+                    return;
                 }
                 None => {}
             }
         }
+    }
+
+    /// An open list is polled, and its index beside it; else the index alone. The list that was polled, and was found unchanged,
+    /// goes on to be, unless the index closes it or names a newer one that was read.
+    fn poll_next(&mut self, index: &Index) {
         let whole = self.failure.is_none();
-        let begins = |document: &Spooled| document.about.from.or(document.about.oldest);
-        match self.documents.iter().all(|document| begins(document).is_some()) {
-            true => {
-                self.documents
-                    .sort_by_key(|document| (begins(document), place(&document.row.url).unwrap_or(usize::MAX)));
-            }
-            // One that the index does not name yet is the newest.
-            false => self.documents.sort_by_key(|document| place(&document.row.url).unwrap_or(usize::MAX)),
-        }
-        if let Some((url, document)) = self.aside.take()
-            && whole
-            && !self.documents.iter().any(|other| other.row.url == url)
-        {
-            // The index is an archive of others.
-            self.take(url, document);
-            return;
-        }
-        if self.archives.iter().any(|archive| archive == url) {
-            return;
-        }
-        let etag = row.etag.filter(|_| whole);
-        let last_modified = row.last_modified.filter(|_| whole);
-        let beside = Beside { url: url.to_owned(), etag: etag.clone(), last_modified: last_modified.clone() };
-        // An open list is polled, and this index beside it; else the index alone. The list that was polled, and was found unchanged,
-        // goes on to be, unless the index closes it or names a newer one that was read.
-        let is_dated = starts.iter().all(Option::is_some);
-        let polled = place(&self.feed.url).filter(|at| self.looked_beside && !urls[*at].1);
+        let url = index.row.url.clone();
+        let (etag, last_modified) = (index.row.etag.clone(), index.row.last_modified.clone());
+        let beside = match whole {
+            true => Beside { url, etag, last_modified },
+            false => Beside { url, etag: None, last_modified: None },
+        };
+        let polled = index.place(&self.feed.url);
+        let polled = polled.filter(|at| self.looked_beside && index.parts[*at].until.is_none());
         let open = self.documents.last().filter(|document| {
-            let is_newest = match place(&document.row.url) {
+            let is_newest = match index.place(&document.row.url) {
                 None => true,
-                Some(at) => polled.is_none_or(|polled| at > polled) && (!is_dated || at + 1 == urls.len()),
+                Some(at) => polled.is_none_or(|polled| at > polled) && index.is_last(at),
             };
-            whole && until.is_none() && document.about.until.is_none() && is_newest
+            whole && index.until.is_none() && document.about.until.is_none() && is_newest
         });
-        if let Some(open) = open {
-            self.feed = Feed {
+        self.feed = match open {
+            Some(open) => Feed {
                 url: open.row.url.clone(),
                 etag: open.row.etag.clone(),
                 last_modified: open.row.last_modified.clone(),
-                above: Some(url.to_owned()),
+                above: Some(beside.url.clone()),
                 until: None,
                 beside: Some(beside),
                 ..self.feed.clone()
-            };
-        } else if until.is_none() && polled.is_some_and(|polled| !is_dated || polled + 1 == urls.len()) {
+            },
             // The index names no newer list than the one that is polled.
-            self.feed.beside = Some(beside);
-        } else {
-            self.feed = Feed {
-                url: url.to_owned(),
-                etag,
-                last_modified,
-                above: above.or_else(|| Some(self.feed.root.clone())),
-                until,
+            None if index.until.is_none() && polled.is_some_and(|polled| index.is_last(polled)) => {
+                Feed { beside: Some(beside), ..self.feed.clone() }
+            }
+            None => Feed {
+                url: beside.url,
+                etag: beside.etag,
+                last_modified: beside.last_modified,
+                above: index.above.clone().or_else(|| Some(self.feed.root.clone())),
+                until: index.until,
                 beside: None,
                 ..self.feed.clone()
-            };
-        }
+            },
+        };
     }
 
     fn finish(mut self) -> Chain {

@@ -11,7 +11,7 @@ use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::thread::Scope;
 
 use super::fetch;
-use super::fetch::Budget;
+use super::fetch::{Budget, Described};
 use super::spooled::Spooled;
 use crate::bounds::Beyond;
 use crate::catalog::{CatalogError, Record};
@@ -34,6 +34,16 @@ pub(in crate::sync) struct Batch {
     pub(in crate::sync) lines: Vec<u64>,
     /// The entries themselves, if they are wanted.
     pub(in crate::sync) entries: Vec<Entry>,
+}
+
+impl Batch {
+    /// Makes room for others.
+    fn clear(&mut self) {
+        let Self { records, lines, entries } = self;
+        records.clear();
+        lines.clear();
+        entries.clear();
+    }
 }
 
 /// How a list was read.
@@ -148,13 +158,8 @@ fn parse(job: &Job, mapper: &Mapper, status: &Status, budget: &Budget) -> Read {
     let Job { document, batches, spent, .. } = job;
     let row = &document.row;
     let mut read = Read::default();
-    let mut reader = match document.entries(&row.url) {
-        Ok(reader) => reader,
-        Err(error) => {
-            status.error(&error.to_string());
-            return read;
-        }
-    };
+    let reader = document.entries(&row.url).inspect_err(|error| status.error(&error.to_string()));
+    let Ok(mut reader) = reader else { return read };
     let at = document.at().unwrap_or_else(Datetime::now);
     if document.at().is_none() {
         reader.warnings_mut().push(0, "the list has no `at`; when its snapshot began is not known");
@@ -179,7 +184,8 @@ fn parse(job: &Job, mapper: &Mapper, status: &Status, budget: &Budget) -> Read {
         }
         read.entries += 1;
         let facts = Facts::of_entry(&entry, reader.warnings_mut());
-        if let Some(record) = fetch::resource(mapper, document, &entry, &facts, at, reader.warnings_mut()) {
+        let described = Described { entry: &entry, facts: &facts };
+        if let Some(record) = fetch::resource(mapper, document, described, at, reader.warnings_mut()) {
             batch.records.push(record);
             batch.lines.push(entry.line);
             if job.whole_entries {
@@ -194,10 +200,7 @@ fn parse(job: &Job, mapper: &Mapper, status: &Status, budget: &Budget) -> Read {
             }
             batch = spent.try_recv().unwrap_or_default();
             spent.try_iter().for_each(drop);
-            let Batch { records, lines, entries } = &mut batch;
-            records.clear();
-            lines.clear();
-            entries.clear();
+            batch.clear();
         }
     }
     if !batch.records.is_empty() && batches.send(batch).is_err() {

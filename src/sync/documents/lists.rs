@@ -6,10 +6,9 @@ use std::sync::Arc;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 
-use super::editions;
-use super::editions::Mixed;
+use super::editions::{self, Mixed};
 use super::fetch::{DocumentFetcher, Got, INDEX, Lists, Named, Part, Unsettled, UnsettledKind};
-use crate::bounds;
+use crate::bounds::{self, Beyond, Bounds};
 use crate::catalog::DocumentRow;
 use crate::document::Datetime;
 use crate::source::SourceError;
@@ -78,19 +77,14 @@ struct Wanted {
 
 async fn once(fetcher: &DocumentFetcher, roots: &[String], known: &[DocumentRow]) -> (Lists, Named) {
     let known: HashMap<&str, &DocumentRow> = known.iter().map(|row| (row.url.as_str(), row)).collect();
-    let (mut lists, mut named) = (Lists::default(), Named::default());
-    let bounds = &fetcher.bounds;
-    let mut asked: HashSet<String> = HashSet::new();
-    let mut queue: VecDeque<Wanted> = VecDeque::new();
+    let mut walk = Walk::default();
     for root in roots {
-        if asked.insert(root.clone()) {
-            queue.push_back(Wanted { url: root.clone(), depth: 0, inherited: None });
-        }
+        walk.want(Wanted { url: root.clone(), depth: 0, inherited: None });
     }
     let mut running = FuturesUnordered::new();
     loop {
         while running.len() < fetcher.client.connections()
-            && let Some(wanted) = queue.pop_front()
+            && let Some(wanted) = walk.queue.pop_front()
         {
             let row = known.get(wanted.url.as_str()).map(|row| (*row).clone());
             let fetcher = fetcher.clone();
@@ -99,17 +93,78 @@ async fn once(fetcher: &DocumentFetcher, roots: &[String], known: &[DocumentRow]
                 (wanted, got)
             });
         }
-        fetcher.status.update(|progress| progress.documents_known = progress.documents_known.max(asked.len() as u64));
-        let Some((Wanted { url, depth, inherited }, got)) = running.next().await else { break };
+        let asked = walk.asked.len() as u64;
+        fetcher.status.update(|progress| progress.documents_known = progress.documents_known.max(asked));
+        let Some((wanted, got)) = running.next().await else { break };
         fetcher.status.update(|progress| progress.documents += 1);
+        let children = walk.take(&wanted, got, &known, &fetcher.selected);
+        if !walk.named.indexes.is_empty() && walk.lists.indexes.len() > walk.named.indexes.len() {
+            // All indexes are asked for again: see `bring`.
+            break;
+        }
+        if let Err(beyond) = walk.want_all(children, &fetcher.bounds) {
+            walk.lists.failed.push(SourceError::new(&wanted.url, beyond.into()));
+        }
+    }
+    let Walk { mut lists, named, .. } = walk;
+    // The order in which documents came is chance; the order in which they apply must not be.
+    lists.read.sort_by(|one, other| one.row.url.cmp(&other.row.url));
+    (lists, named)
+}
+
+/// From roots to all that they lead to.
+#[derive(Default)]
+struct Walk {
+    lists: Lists,
+    named: Named,
+    asked: HashSet<String>,
+    queue: VecDeque<Wanted>,
+}
+
+impl Walk {
+    fn want(&mut self, wanted: Wanted) {
+        if self.asked.insert(wanted.url.clone()) {
+            self.queue.push_back(wanted);
+        }
+    }
+
+    /// Asks for those that were not asked for yet, within bounds.
+    fn want_all(&mut self, children: Vec<Wanted>, bounds: &Bounds) -> Result<(), Beyond> {
+        for child in children {
+            if self.asked.contains(&child.url) {
+                continue;
+            }
+            if child.depth as u64 > bounds.depth {
+                return Err(bounds::DEPTH.passed("the depth of its indexes", bounds));
+            }
+            if self.asked.len() as u64 >= bounds.documents {
+                return Err(bounds::DOCUMENTS.passed("the number of its documents", bounds));
+            }
+            self.want(child);
+        }
+        Ok(())
+    }
+
+    /// Takes a document; returns those that it leads to.
+    fn take(
+        &mut self,
+        wanted: &Wanted,
+        got: Result<Got, SourceError>,
+        known: &HashMap<&str, &DocumentRow>,
+        selected: &Arc<[String]>,
+    ) -> Vec<Wanted> {
+        let Self { lists, named, .. } = self;
+        let Wanted { url, depth, inherited } = wanted;
         lists.inherited.extend(inherited.map(|at| (url.clone(), at)));
-        let children: Vec<Wanted> = match got {
+        let page = |url: Option<String>, inherited| {
+            url.map(|url| Wanted { url, depth: (*depth).max(1), inherited }).into_iter().collect()
+        };
+        match got {
             Ok(Got::List(mut document)) => {
-                document.inherited_at = inherited;
-                let next = document.row.next.clone();
-                let at = document.at();
+                document.inherited_at = *inherited;
+                let (next, at) = (document.row.next.clone(), document.at());
                 lists.read.push(*document);
-                next.map(|url| Wanted { url, depth: depth.max(1), inherited: at }).into_iter().collect()
+                page(next, at)
             }
             Ok(Got::Unchanged(row)) if row.entries == INDEX => {
                 // Its parts may have changed all the same.
@@ -119,10 +174,9 @@ async fn once(fetcher: &DocumentFetcher, roots: &[String], known: &[DocumentRow]
                 parts.map(|row| Wanted { url: row.url.clone(), depth: depth + 1, inherited: at }).collect()
             }
             Ok(Got::Unchanged(row)) => {
-                let next =
-                    row.next.clone().map(|url| Wanted { url, depth: depth.max(1), inherited: row.at.or(inherited) });
+                let (next, at) = (row.next.clone(), row.at.or(*inherited));
                 lists.unchanged.push(row);
-                next.into_iter().collect()
+                page(next, at)
             }
             Ok(Got::Index { row, parts, outline, .. }) => {
                 let at = row.at;
@@ -131,7 +185,7 @@ async fn once(fetcher: &DocumentFetcher, roots: &[String], known: &[DocumentRow]
                 lists.indexes.push(row);
                 let (excluded, parts): (Vec<Part>, Vec<Part>) = parts.into_iter().partition(|part| part.is_excluded);
                 if !excluded.is_empty() {
-                    lists.selected = Arc::clone(&fetcher.selected);
+                    lists.selected = Arc::clone(selected);
                 }
                 lists.excluded.extend(excluded.into_iter().map(|part| part.url));
                 let wanted = |part: Part| Wanted { url: part.url, depth: depth + 1, inherited: part.at.or(at) };
@@ -141,29 +195,6 @@ async fn once(fetcher: &DocumentFetcher, roots: &[String], known: &[DocumentRow]
                 lists.failed.push(error);
                 Vec::new()
             }
-        };
-        if !named.indexes.is_empty() && lists.indexes.len() > named.indexes.len() {
-            // All indexes are asked for again: see `bring`.
-            break;
-        }
-        for child in children {
-            if asked.contains(&child.url) {
-                continue;
-            }
-            let beyond = match (child.depth as u64 > bounds.depth, asked.len() as u64 >= bounds.documents) {
-                (true, _) => bounds::DEPTH.passed("the depth of its indexes", bounds),
-                (_, true) => bounds::DOCUMENTS.passed("the number of its documents", bounds),
-                (false, false) => {
-                    asked.insert(child.url.clone());
-                    queue.push_back(child);
-                    continue;
-                }
-            };
-            lists.failed.push(SourceError::new(&url, beyond.into()));
-            break;
         }
     }
-    // The order in which documents came is chance; the order in which they apply must not be.
-    lists.read.sort_by(|one, other| one.row.url.cmp(&other.row.url));
-    (lists, named)
 }

@@ -126,65 +126,7 @@ pub(in crate::sync) fn survey(
     budget: &Budget,
     store: &Store,
 ) -> Result<Survey, Unsurveyed> {
-    let mut times = Vec::new();
-    let mut digests = Vec::new();
-    let mut lengths = 0_u64;
-    // A list that was given another name begins where it did; two lists of the same few words do not.
-    let mut hasher = Sha256::new();
-    match document.about.from {
-        Some(from) => hasher.update(from.nanos().to_le_bytes()),
-        None => hasher.update(&document.row.url),
-    }
-    let resources = RandomState::new();
-    let mut known = None;
-    let mut skipped = Warnings::default();
-    let (mut cut, mut broken) = (None, None);
-    let mut staging = Staging::new(store)?;
-    // What is wrong with the entries, and where the list breaks off, is reported when they are applied.
-    match document.entries(&document.row.url) {
-        Err(error) => broken = Some(error),
-        Ok(mut reader) => loop {
-            let entry = match reader.next() {
-                Ok(Some(entry)) => entry,
-                Ok(None) => break,
-                Err(error) => {
-                    cut = Some(error.to_string());
-                    broken = Some(error);
-                    break;
-                }
-            };
-            staging.add(&entry)?;
-            budget.take()?;
-            yield_between_entries(times.len());
-            if times.len() as u64 >= document.bounds.changes {
-                return Err(bounds::CHANGES.passed("the number of changes of one list", &document.bounds).into());
-            }
-            let facts = Facts::of_entry(&entry, &mut skipped);
-            times.push(Times {
-                datetime: facts.datetime.or(facts.lastmod.filter(|_| document.about.by_lastmod)),
-                lastmod: facts.lastmod,
-                change: facts.change,
-                latest: facts.datetime.map(|datetime| latest(&entry, datetime)),
-                resource: resources.hash_one(&entry.loc),
-            });
-            lengths = lengths.saturating_add(facts.length.unwrap_or(0));
-            let mut own = Sha256::new();
-            digest_entry(&mut own, &entry);
-            let own: [u8; 32] = own.finalize().into();
-            hasher.update(own);
-            if times.len() <= MOST_EDITION {
-                digests.push(align::digest(Sha256::digest(&entry.loc).into(), own));
-            }
-            let entries = times.len() as u64;
-            if feed.read.iter().any(|beginning| beginning.entries == entries) {
-                let beginning = Beginning { entries, digest: hasher.clone().finalize().into() };
-                if feed.read.contains(&beginning) {
-                    known = Some(beginning);
-                    lengths = 0;
-                }
-            }
-        },
-    }
+    let Entries { times, digests, bytes, known, digest, staged, cut } = read(document, feed, budget, store)?;
     // An edition is compared with the next one of the same list alone.
     let before = if feed.edition.url == document.row.url { feed.edition.entries.as_slice() } else { &[] };
     // Where each change has its time, that tells which are known; the interval tells whether changes are missing before them.
@@ -211,14 +153,14 @@ pub(in crate::sync) fn survey(
     let done = known.filter(in_order).map_or(0, |known| known.entries).max(old).max(of_edition);
     let (done, before) = to_the_beginning_of_a_moment(&times, &order, done);
     Ok(Survey {
-        entries: times.len() as u64,
-        digest: hasher.finalize().into(),
+        entries: whole,
+        digest,
         known,
         before,
         order,
         done,
         before_lists,
-        bytes: lengths,
+        bytes,
         edition,
         continues: match alignment.continues {
             Continues::Nothing if reaches_back => Continues::Known,
@@ -226,9 +168,88 @@ pub(in crate::sync) fn survey(
         },
         withdrawn: alignment.withdrawn && cut.is_none(),
         new_from: alignment.new_from,
-        staged: staging.finish(broken)?,
+        staged,
         cut,
     })
+}
+
+/// The entries of a list.
+struct Entries {
+    /// Of each.
+    times: Vec<Times>,
+    /// Of each of the first [`MOST_EDITION`].
+    digests: Vec<u64>,
+    /// The length of what those list that are not known.
+    bytes: u64,
+    /// The longest beginning that is known.
+    known: Option<Beginning>,
+    /// Of all.
+    digest: [u8; 32],
+    staged: Staged,
+    /// Why it breaks off, if it does.
+    cut: Option<String>,
+}
+
+/// Reads all entries of a list. What is wrong with them, and where the list breaks off, is reported when they are applied.
+fn read(document: &Spooled, feed: &Feed, budget: &Budget, store: &Store) -> Result<Entries, Unsurveyed> {
+    let (mut times, mut digests, mut bytes) = (Vec::new(), Vec::new(), 0_u64);
+    let (mut known, mut cut) = (None, None);
+    // A list that was given another name begins where it did; two lists of the same few words do not.
+    let mut hasher = Sha256::new();
+    match document.about.from {
+        Some(from) => hasher.update(from.nanos().to_le_bytes()),
+        None => hasher.update(&document.row.url),
+    }
+    let resources = RandomState::new();
+    let mut skipped = Warnings::default();
+    let mut staging = Staging::new(store)?;
+    let (mut reader, mut broken) = match document.entries(&document.row.url) {
+        Ok(reader) => (Some(reader), None),
+        Err(error) => (None, Some(error)),
+    };
+    while let Some(reader) = &mut reader {
+        let entry = match reader.next() {
+            Ok(Some(entry)) => entry,
+            Ok(None) => break,
+            Err(error) => {
+                cut = Some(error.to_string());
+                broken = Some(error);
+                break;
+            }
+        };
+        staging.add(&entry)?;
+        budget.take()?;
+        yield_between_entries(times.len());
+        if times.len() as u64 >= document.bounds.changes {
+            return Err(bounds::CHANGES.passed("the number of changes of one list", &document.bounds).into());
+        }
+        let facts = Facts::of_entry(&entry, &mut skipped);
+        times.push(Times {
+            datetime: facts.datetime.or(facts.lastmod.filter(|_| document.about.by_lastmod)),
+            lastmod: facts.lastmod,
+            change: facts.change,
+            latest: facts.datetime.map(|datetime| latest(&entry, datetime)),
+            resource: resources.hash_one(&entry.loc),
+        });
+        bytes = bytes.saturating_add(facts.length.unwrap_or(0));
+        let mut own = Sha256::new();
+        digest_entry(&mut own, &entry);
+        let own: [u8; 32] = own.finalize().into();
+        hasher.update(own);
+        if times.len() <= MOST_EDITION {
+            digests.push(align::digest(Sha256::digest(&entry.loc).into(), own));
+        }
+        let entries = times.len() as u64;
+        if feed.read.iter().any(|beginning| beginning.entries == entries) {
+            let beginning = Beginning { entries, digest: hasher.clone().finalize().into() };
+            if feed.read.contains(&beginning) {
+                known = Some(beginning);
+                bytes = 0;
+            }
+        }
+    }
+    let staged = staging.finish(broken)?;
+    Ok(Entries { times, digests, bytes, known, digest: hasher.finalize().into(), staged, cut })
 }
 
 /// The latest time that a change of this `datetime` can have: a date without a time of day is a day long.

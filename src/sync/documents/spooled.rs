@@ -74,8 +74,7 @@ impl Spooled {
         base: Url,
         path: TempPath,
         about: About,
-        bounds: Bounds,
-        prefer: Option<Arc<str>>,
+        (bounds, prefer): (Bounds, Option<Arc<str>>),
     ) -> Self {
         Self {
             row,

@@ -129,13 +129,18 @@ mod tests {
         )
     }
 
+    fn joined() -> Standing {
+        Standing { cursor: Some(at(10)), follows: true, ..Standing::default() }
+    }
+
+    fn caught(id: i64, standing: Standing) -> Standing {
+        Standing { caught_up: id, ..standing }
+    }
+
     #[test]
     fn what_joins_is_taken_and_what_does_not_waits_for_the_lists() {
-        let joined = Standing { cursor: Some(at(10)), follows: true, ..Standing::default() };
+        let joined = joined();
         let fresh = Standing { covered: Some(at(10)), follows: true, ..Standing::default() };
-        let alone = |standing| Standing { follows: false, ..standing };
-        let caught = |id, standing| Standing { caught_up: id, ..standing };
-        let ping = |id| waits(id, Reading::Ping);
         for (what, waiting, standing, expected) in [
             (
                 "intervals that join",
@@ -168,6 +173,17 @@ mod tests {
                 (vec![], vec![], None, Some((1001, true))),
             ),
             ("one that ends far in the future", vec![whole(1, 10, 9999)], joined, (vec![1], vec![], Some(1901), None)),
+        ] {
+            assert_eq!(decide(&waiting, standing), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn what_tells_no_interval_or_no_times_waits_for_the_lists_where_there_are_any() {
+        let joined = joined();
+        let alone = |standing| Standing { follows: false, ..standing };
+        let ping = |id| waits(id, Reading::Ping);
+        for (what, waiting, standing, expected) in [
             ("a ping", vec![ping(1)], joined, (vec![], vec![], Some(10), Some((1001, false)))),
             (
                 "a ping, after the lists",

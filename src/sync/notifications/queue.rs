@@ -5,7 +5,6 @@
 //! more than that something has changed, makes the lists be read; so nothing that went astray is missed. Where the
 //! lists are followed from is not moved by notifications: what is told in both ways counts once.
 
-use crate::catalog::SetId;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,10 +16,10 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::coverage::{GRACE, Plan, Standing, plan};
-use crate::catalog::{Channel, Offer, Reading, SetRow, SetState, Subscription};
+use crate::catalog::{Channel, NewDelivery, Offer, Reading, SetId, SetRow, SetState, Subscription};
 use crate::document::{Capability, Datetime};
-use crate::sync::apply::changes;
-use crate::sync::apply::changes::{Delivered, Told};
+use crate::sync::apply::notified::{self, Delivered, Told};
+use crate::sync::apply::step_context::StepContext;
 use crate::sync::context::Context;
 use crate::sync::error::SyncError;
 use crate::sync::lock::locked;
@@ -331,9 +330,9 @@ impl Inbox {
                 if backlog.deliveries >= MOST_WAITING.0 || backlog.bytes + body.len() as u64 > MOST_WAITING.1 {
                     reading = Reading::Ping;
                 }
-                let kept: &[u8] = if reading == Reading::Ping && !framework { &[] } else { &body };
+                let body: &[u8] = if reading == Reading::Ping && !framework { &[] } else { &body };
                 let transaction = writer.begin(true)?;
-                let number = transaction.deliver(id, came, reading, &digest, kept)?;
+                let number = transaction.deliver(id, &NewDelivery { came, reading, digest: &digest, body })?;
                 let changes = transaction.commit()?;
                 // Here, for whoever waits for this may be gone by now.
                 inbox.note(id, |heard| {
@@ -359,70 +358,72 @@ impl Inbox {
         wanted: &watch::Sender<()>,
         read_lists: impl Fn(Announced) -> JoinHandle<Option<Summary>>,
     ) {
-        let mut tries = 0;
-        // When the lists are read next, and when what came is fetched ahead of use.
-        let (mut due, mut ahead): (Option<Instant>, Option<Instant>) = (None, None);
-        let mut looks: Vec<Instant> = Vec::new();
+        let mut said = Said::default();
+        let mut next = Next::default();
         // The lists may take long: what joins does not wait for them.
         let mut errand: Option<Errand> = None;
-        let mut said = Said::default();
         loop {
-            let gaps = match self.take().await {
-                Ok(Taken { deliveries, changes, lists, gaps }) => {
-                    said.add(deliveries, changes);
-                    if changes > 0 && self.context.config.content_all {
-                        ahead = ahead.or_else(|| Some(Instant::now() + part_of(SPREAD)));
-                    }
-                    let joined = self.joined.load(Ordering::Acquire).then(Datetime::now);
-                    match joined.or(lists) {
-                        Some(moment) if !self.context.config.offline => {
-                            due = due.or_else(|| Some(instant(moment) + part_of(SPREAD) + backoff(tries)));
-                        }
-                        _ => (due, tries) = (None, 0),
-                    }
-                    gaps
-                }
+            let taken = match self.take().await {
+                Ok(taken) => taken,
                 Err(error) => {
                     self.context
                         .status
                         .error(&format!("what was delivered cannot be brought into the tree yet: {error}"));
-                    tries += 1;
-                    tokio::time::sleep(backoff(tries)).await;
+                    next.tries += 1;
+                    tokio::time::sleep(backoff(next.tries)).await;
                     continue;
                 }
             };
-            let look = looks.first().copied();
+            said.add(taken.deliveries, taken.changes);
+            self.plan(&mut next, &taken);
+            let look = next.looks.first().copied();
             let idle = errand.is_none();
             tokio::select! {
                 () = self.wake.notified() => {}
-                () = until(due), if idle => {
-                    due = None;
+                () = until(next.lists), if idle => {
+                    next.lists = None;
                     // Something is not as it should be: the safety net is drawn in.
                     self.slower.store(1, Ordering::Release);
                     let (announced, last) = self.announced();
-                    errand = Some(Errand { sync: Leashed(read_lists(announced)), wanted: Some((last, gaps)) });
+                    let wanted = Some((last, taken.gaps));
+                    errand = Some(Errand { sync: Leashed(read_lists(announced)), wanted });
                 }
                 () = until(look), if idle => {
-                    looks.remove(0);
+                    next.looks.remove(0);
                     errand = Some(Errand { sync: Leashed(read_lists(Announced::default())), wanted: None });
                 }
                 (found, wanted) = finished(&mut errand) => {
                     let Some((last, gaps)) = wanted else { continue };
                     // The error is in the status.
                     let Some(summary) = found else {
-                        tries += 1;
+                        next.tries += 1;
                         continue;
                     };
-                    tries = if summary.partial { tries + 1 } else { 0 };
+                    next.tries = if summary.partial { next.tries + 1 } else { 0 };
                     self.named.fetch_max(last, Ordering::AcqRel);
                     gaps.into_iter().for_each(|channel| self.note(channel, |heard| heard.gaps += 1));
-                    looks = AGAIN.map(|wait| Instant::now() + wait + part_of(SPREAD)).into();
+                    next.looks = AGAIN.map(|wait| Instant::now() + wait + part_of(SPREAD)).into();
                 }
-                () = until(ahead) => {
-                    ahead = None;
+                () = until(next.content) => {
+                    next.content = None;
                     wanted.send_replace(());
                 }
             }
+        }
+    }
+
+    /// Decides what is to be done after deliveries were taken.
+    fn plan(&self, next: &mut Next, taken: &Taken) {
+        if taken.changes > 0 && self.context.config.content_all {
+            next.content = next.content.or_else(|| Some(Instant::now() + part_of(SPREAD)));
+        }
+        let joined = self.joined.load(Ordering::Acquire).then(Datetime::now);
+        match joined.or(taken.lists) {
+            Some(moment) if !self.context.config.offline => {
+                let wait = part_of(SPREAD) + backoff(next.tries);
+                next.lists = next.lists.or_else(|| Some(instant(moment) + wait));
+            }
+            _ => (next.lists, next.tries) = (None, 0),
         }
     }
 
@@ -517,10 +518,9 @@ impl Inbox {
             bounds: self.context.config.bounds,
             prefer: self.context.config.prefer.clone(),
         };
-        let (mapper, status, store) =
-            (Arc::clone(&self.context.mapper), Arc::clone(&self.context.status), Arc::clone(&self.context.store));
+        let step = StepContext::of(&self.context);
         let (summary, doubtful) =
-            self.context.write_queue.step(move |writer| changes::tell(writer, &mapper, &status, &store, told)).await?;
+            self.context.write_queue.step(move |writer| notified::tell(writer, &step, told)).await?;
         if doubtful {
             self.joined.store(true, Ordering::Release);
         }
@@ -534,6 +534,19 @@ impl Inbox {
         }
         Ok(summary)
     }
+}
+
+/// What the inbox does next by itself.
+#[derive(Default)]
+struct Next {
+    /// When the lists are read.
+    lists: Option<Instant>,
+    /// How often that has failed.
+    tries: u32,
+    /// When they are looked at again after that.
+    looks: Vec<Instant>,
+    /// When what came is fetched ahead of use.
+    content: Option<Instant>,
 }
 
 /// What bringing deliveries into the tree came to.

@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use super::opened::{LEAST_PART, begin_recast, get, most, take};
 use super::recast;
-use crate::catalog::PackageBytes;
-use crate::catalog::{PackageRow, Stored};
-use crate::source::{Asked, Expected, Hasher, SourceError, Trouble, verify};
+use crate::catalog::{PackageBytes, PackageRow, Stored};
+use crate::source::{Answer, Asked, Expected, Hasher, SourceError, Trouble, verify};
 use crate::store::boot::boot_id;
 use crate::sync::context::Context;
 use crate::sync::lock::locked;
@@ -147,25 +146,7 @@ async fn download_once(
     needed: Option<&[(u64, u64)]>,
 ) -> Result<()> {
     let disk = |error: std::io::Error| SourceError::new(&package.url, Trouble::Disk(error.to_string()));
-    let resumed = package.parts.ranges().len() > 0;
-    let (answer, mut notes) = match needed {
-        _ if resumed => (None, notes(context, package)),
-        Some(_) => {
-            probe(context, package).await?;
-            (None, notes(context, package))
-        }
-        None => {
-            let answer = context.client.ask(&package.url, &Asked::default()).await?;
-            if let Some(coding) = answer.coding() {
-                let problem = "a package must come as it is".to_owned();
-                return Err(SourceError::new(&package.url, Trouble::BadCoding { coding, problem }));
-            }
-            let notes = Notes::of(&package.url, &answer);
-            check_most(context, package, notes.total)?;
-            found(context, package, &notes, None);
-            (Some(answer), notes)
-        }
-    };
+    let (answer, mut notes) = begin(context, package, needed.is_some()).await?;
     let missing = notes.total.or(row.length).unwrap_or(0).saturating_sub(package.parts.ranges().len());
     context.store.check_room(if needed.is_none() { missing } else { 0 }).map_err(disk)?;
     context.status.update(|progress| {
@@ -201,22 +182,42 @@ async fn download_once(
         // Whatever ends this process before the catalog knows, it is not downloaded again.
         fill.write_notes(&notes)?;
     }
-    match (&result, is_whole) {
-        (_, true) => complete(context, package, row, &notes).await,
-        (Err(error), _) if matches!(error.trouble, Trouble::Changed) => result.map(|_| ()),
+    match result {
+        _ if is_whole => complete(context, package, row, &notes).await,
+        Err(error) if matches!(error.trouble, Trouble::Changed) => Err(error),
+        Err(error) if notes.validator.is_none() => {
+            // Nothing would tell whether what comes next belongs to it.
+            renew(context, package).await?;
+            Err(error)
+        }
         _ => {
-            if notes.validator.is_none() && result.is_err() {
-                // Nothing would tell whether what comes next belongs to it.
-                renew(context, package).await?;
-            } else {
-                note(context, package).await;
-            }
+            note(context, package).await;
             result.map(|_| ())
         }
     }
 }
 
-fn notes(_context: &Context, package: &Package) -> Notes {
+/// Asks for a package from where it was left; of one of which only parts are needed, no more than how long it is.
+async fn begin(context: &Context, package: &Arc<Package>, in_parts: bool) -> Result<(Option<Answer>, Notes)> {
+    if package.parts.ranges().len() > 0 {
+        return Ok((None, notes(package)));
+    }
+    if in_parts {
+        probe(context, package).await?;
+        return Ok((None, notes(package)));
+    }
+    let answer = context.client.ask(&package.url, &Asked::default()).await?;
+    if let Some(coding) = answer.coding() {
+        let problem = "a package must come as it is".to_owned();
+        return Err(SourceError::new(&package.url, Trouble::BadCoding { coding, problem }));
+    }
+    let notes = Notes::of(&package.url, &answer);
+    check_most(context, package, notes.total)?;
+    found(context, package, &notes, None);
+    Ok((Some(answer), notes))
+}
+
+fn notes(package: &Package) -> Notes {
     let known = locked(&package.known).clone();
     Notes {
         url: package.url.clone(),
@@ -399,7 +400,7 @@ pub(in crate::sync) async fn count(context: &Context, package: &Package) {
 
 /// Notes which parts of a package are here.
 async fn note(context: &Context, package: &Package) {
-    let notes = notes(context, package);
+    let notes = notes(package);
     if notes.validator.is_some()
         && !package.gone.load(Ordering::Acquire)
         && let Err(error) = notes.write(&context.store.package_notes(package.id.number()))

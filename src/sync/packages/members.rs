@@ -4,14 +4,13 @@
 //! that are here ([`pass`]), whichever is first; the result is kept in the catalog. A member that is
 //! not what is listed is reported, and its resource is had from its own URL while the Source still has it.
 
-use crate::catalog::VersionId;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 
-use crate::catalog::{Looked, MemberState, UnseenMember};
+use crate::catalog::{Looked, MemberState, UnseenMember, VersionId};
 use crate::source::{Expected, Hasher, Sums, verify};
 use crate::store::archive::{ArchiveError, Member};
 use crate::sync::config::Verify;

@@ -1,11 +1,10 @@
 //! What the current tree still needs of packages, and what a process left of them.
 
-use crate::catalog::PackageId;
 use std::sync::Arc;
 
 use super::download::start;
 use super::opened::{LEAST_PART, take};
-use crate::catalog::{CatalogError, PackageRow, Pool};
+use crate::catalog::{CatalogError, PackageId, PackageRow, Pool};
 use crate::store::Store;
 use crate::store::boot::boot_id;
 use crate::sync::context::Context;

@@ -1,12 +1,11 @@
 //! Packages that are open, and what is kept of them.
 
-use crate::catalog::PackageId;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::bounds;
-use crate::catalog::{PackageRow, Stored};
+use crate::catalog::{PackageId, PackageRow, Stored};
 use crate::source::{SourceError, Trouble};
 use crate::store::boot::boot_id;
 use crate::sync::context::Context;

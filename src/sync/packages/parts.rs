@@ -7,12 +7,11 @@ use std::time::{Duration, Instant};
 use super::download::{probe, renew, start};
 use super::opened::{LEAST_PART, SMALL, begin_recast, failure, settled};
 use super::recast;
-use crate::catalog::PackageRow;
 use crate::source::{SourceError, Trouble};
 use crate::store::archive::{ArchiveError, Directory, Found, Member, Partial};
 use crate::sync::context::Context;
 use crate::sync::lock::locked;
-use crate::sync::transfer::package::{Asking, Package};
+use crate::sync::transfer::package::{Asking, Known, Package};
 use crate::sync::transfer::sparse::{MOST_BREAKS, Result, Wanted, part};
 
 /// A part that the download reaches this soon is waited for.
@@ -51,81 +50,21 @@ pub(in crate::sync) async fn bring(
             return Err(SourceError::new(&package.url, Trouble::Changed));
         }
         if context.config.offline {
-            let problem = "not in the cache, and the mount is offline".to_owned();
-            return Err(SourceError::new(&package.url, Trouble::Nowhere(problem)));
+            return Err(nowhere(package, "not in the cache, and the mount is offline".to_owned()));
         }
         let known = locked(&package.known).clone();
         let asked_end = known.total.map_or(end, |total| end.min(total));
-        let waits = match package.downloading() {
-            Some(at) => {
-                // What is missing of a part that the download is within comes in order, and no other way sooner.
-                let missing = package.parts.ranges().gap(begin, asked_end).map_or(begin, |(first, _)| first);
-                known.total.is_none()
-                    || known.ranges == Some(false)
-                    || context.client.connections() < 2
-                    || (missing >= at.saturating_sub(SOON) && missing < at.saturating_add(SOON))
-            }
-            None => false,
-        };
-        if waits || package.is_asked(begin, asked_end) {
+        if is_coming(context, package, &known, (begin, asked_end)) || package.is_asked(begin, asked_end) {
             let timeout = context.client.timeout();
             let deadline = tokio::time::Instant::from_std(last + timeout + context.client.backlog());
             if tokio::time::timeout_at(deadline, steps.changed()).await.is_err() {
-                return Err(SourceError::new(
-                    &package.url,
-                    Trouble::Stalled { what: "more of the package", after: timeout },
-                ));
+                let trouble = Trouble::Stalled { what: "more of the package", after: timeout };
+                return Err(SourceError::new(&package.url, trouble));
             }
             continue;
         }
-        let failed = match (known.total, known.ranges) {
-            (Some(total), Some(true) | None) if begin >= total => {
-                let problem = format!("it ends at {total}, and something at {begin} was wanted");
-                return Err(SourceError::new(&package.url, Trouble::Nowhere(problem)));
-            }
-            (Some(_), Some(true) | None) => {
-                let fetch = aside(context, package, begin, end);
-                tokio::pin!(fetch);
-                loop {
-                    tokio::select! {
-                        came = &mut fetch => break came,
-                        _ = steps.changed() => moved(),
-                    }
-                }
-            }
-            // One that waits for its turn has no end in sight: other places do.
-            (_, Some(false)) if package.is_busy() => {
-                return Err(SourceError::new(&package.url, Trouble::NoRanges));
-            }
-            (_, Some(false)) => {
-                if let Some(error) = known.failed.filter(|_| tries > 0) {
-                    return Err(error);
-                }
-                let row = context.readers.ask(|reader| reader.package(package.id)).ok().flatten();
-                let fits = |row: &PackageRow| {
-                    row.wanted || context.write_queue.cache_size().is_none_or(|limit| known.total.unwrap_or(0) <= limit)
-                };
-                if row.as_ref().is_some_and(|row| !fits(row)) {
-                    let problem = "its server gives no parts of it, and it is larger than cache_size".to_owned();
-                    return Err(SourceError::new(&package.url, Trouble::Nowhere(problem)));
-                }
-                match row.map(|row| start(context, &row, None)) {
-                    Some(Ok(())) => Ok(()),
-                    Some(Err(error)) => {
-                        return Err(SourceError::new(&package.url, Trouble::Disk(error.to_string())));
-                    }
-                    None => Err(SourceError::new(
-                        &package.url,
-                        Trouble::Nowhere("its package is not known any more".to_owned()),
-                    )),
-                }
-            }
-            (None, _) => match known.failed.filter(|_| tries > 0) {
-                Some(error) => Err(error),
-                None => probe(context, package).await,
-            },
-        };
-        if let Err(error) = failed {
+        let known = Known { failed: known.failed.filter(|_| tries > 0), ..known };
+        if let Err(error) = ask(context, package, known, (begin, end), &moved).await? {
             if matches!(error.trouble, Trouble::Changed) && !package.is_busy() {
                 // What was found of its members is of an edition that is gone.
                 renew(context, package).await?;
@@ -137,6 +76,69 @@ pub(in crate::sync) async fn bring(
         }
         tries += 1;
     }
+}
+
+fn nowhere(package: &Package, problem: String) -> SourceError {
+    SourceError::new(&package.url, Trouble::Nowhere(problem))
+}
+
+/// Whether the download of a package will bring a part of it soon, or nothing else can.
+fn is_coming(context: &Context, package: &Package, known: &Known, (begin, end): (u64, u64)) -> bool {
+    let Some(at) = package.downloading() else { return false };
+    // What is missing of a part that the download is within comes in order, and no other way sooner.
+    let missing = package.parts.ranges().gap(begin, end).map_or(begin, |(first, _)| first);
+    known.total.is_none()
+        || known.ranges == Some(false)
+        || context.client.connections() < 2
+        || (missing >= at.saturating_sub(SOON) && missing < at.saturating_add(SOON))
+}
+
+/// Asks for a part of a package in the way that its server knows. The inner error may pass, the outer one is for good.
+async fn ask(
+    context: &Arc<Context>,
+    package: &Arc<Package>,
+    known: Known,
+    (begin, end): (u64, u64),
+    moved: impl Fn(),
+) -> Result<Result<()>> {
+    match (known.total, known.ranges) {
+        (Some(total), Some(true) | None) if begin >= total => {
+            Err(nowhere(package, format!("it ends at {total}, and something at {begin} was wanted")))
+        }
+        (Some(_), Some(true) | None) => {
+            let mut steps = package.parts.moved();
+            let fetch = aside(context, package, begin, end);
+            tokio::pin!(fetch);
+            loop {
+                tokio::select! {
+                    came = &mut fetch => return Ok(came),
+                    _ = steps.changed() => moved(),
+                }
+            }
+        }
+        // One that waits for its turn has no end in sight: other places do.
+        (_, Some(false)) if package.is_busy() => Err(SourceError::new(&package.url, Trouble::NoRanges)),
+        (_, Some(false)) => match known.failed {
+            Some(error) => Err(error),
+            None => start_whole(context, package, known.total.unwrap_or(0)).map(Ok),
+        },
+        (None, _) => match known.failed {
+            Some(error) => Ok(Err(error)),
+            None => Ok(probe(context, package).await),
+        },
+    }
+}
+
+/// Begins to download a package whose server gives no parts of it.
+fn start_whole(context: &Arc<Context>, package: &Arc<Package>, total: u64) -> Result<()> {
+    let row = context.readers.ask(|reader| reader.package(package.id)).ok().flatten();
+    let row = row.ok_or_else(|| nowhere(package, "its package is not known any more".to_owned()))?;
+    let fits = row.wanted || context.write_queue.cache_size().is_none_or(|limit| total <= limit);
+    if !fits {
+        let problem = "its server gives no parts of it, and it is larger than cache_size".to_owned();
+        return Err(nowhere(package, problem));
+    }
+    start(context, &row, None).map_err(|error| SourceError::new(&package.url, Trouble::Disk(error.to_string())))
 }
 
 /// Brings a member of a package here: only its local header tells where it ends.
@@ -197,28 +199,8 @@ pub(in crate::sync) async fn find_one(
     // With one connection, the download has it.
     let patient = patient || context.client.connections() < 2;
     head_start(context, package).await;
-    let mut tries = 0;
     loop {
-        if package.total().is_none() && package.downloading().is_none() && !package.is_whole() {
-            probe(context, package).await?;
-        } else if package.total().is_none() {
-            bring(context, package, (0, 1), || ()).await?;
-        }
-        let total = package.total().or_else(|| {
-            package.is_whole().then(|| package.file.metadata().map(|metadata| metadata.len()).unwrap_or(0))
-        });
-        let Some(total) = total else {
-            // A server that does not tell the length has to be heard out.
-            settled(context, package.id).await;
-            if let Some(error) = failure(context, package.id) {
-                return Err(error);
-            }
-            tries += 1;
-            if tries > 2 {
-                return Err(SourceError::new(&package.url, Trouble::Broken("its length cannot be found".to_owned())));
-            }
-            continue;
-        };
+        let total = length(context, package).await?;
         let (own, bounds, path) = (Arc::clone(package), context.config.bounds, path.to_owned());
         let read = tokio::task::spawn_blocking(move || {
             let reader = Arc::clone(&own);
@@ -228,39 +210,72 @@ pub(in crate::sync) async fn find_one(
         match read.await {
             Ok(Ok(found)) => return Ok(found),
             Ok(Err(ArchiveError::Hole(at))) => {
-                let tail = total.saturating_sub(TAIL);
-                let part = match at {
-                    at if at >= tail => (tail, total),
-                    // Between the first record of a directory and its end, all is directory.
-                    at => (at, if tail - at <= DIRECTORY_STEP { tail } else { at + DIRECTORY_STEP }),
-                };
-                let part = if at == 0 { (0, 4096.min(total)) } else { part };
-                let ranges = locked(&package.known).ranges;
-                match patient || package.is_whole() {
-                    true => match bring(context, package, part, || ()).await {
-                        // Only the download brings it, and that waits for its turn.
-                        Err(error) if matches!(error.trouble, Trouble::NoRanges) && package.is_busy() => {
-                            settled(context, package.id).await;
-                            if let Some(error) = failure(context, package.id) {
-                                return Err(error);
-                            }
-                        }
-                        brought => brought?,
-                    },
-                    false if ranges == Some(false) => {
-                        return Err(SourceError::new(&package.url, Trouble::NoRanges));
-                    }
-                    false if package.has(part.0, part.1) => {}
-                    false => aside(context, package, part.0, part.1).await?,
-                }
+                bring_directory(context, package, directory_step(at, total), patient).await?;
             }
             Ok(Err(error)) => {
                 if !may_be_recast(context, package).await? {
-                    return Err(SourceError::new(&package.url, Trouble::Nowhere(error.to_string())));
+                    return Err(nowhere(package, error.to_string()));
                 }
             }
             Err(error) => return Err(SourceError::new(&package.url, Trouble::Broken(error.to_string()))),
         }
+    }
+}
+
+/// How long a package is. A server that does not tell has to be heard out.
+async fn length(context: &Arc<Context>, package: &Arc<Package>) -> Result<u64> {
+    const MOST_TRIES: u32 = 3;
+    for _ in 0..MOST_TRIES {
+        if package.total().is_none() && package.downloading().is_none() && !package.is_whole() {
+            probe(context, package).await?;
+        } else if package.total().is_none() {
+            bring(context, package, (0, 1), || ()).await?;
+        }
+        let here = || package.file.metadata().map(|metadata| metadata.len()).unwrap_or(0);
+        if let Some(total) = package.total().or_else(|| package.is_whole().then(here)) {
+            return Ok(total);
+        }
+        settled(context, package.id).await;
+        if let Some(error) = failure(context, package.id) {
+            return Err(error);
+        }
+    }
+    Err(SourceError::new(&package.url, Trouble::Broken("its length cannot be found".to_owned())))
+}
+
+/// The part of a package to be brought next, of which the reader of its directory misses what is `at` this place.
+fn directory_step(at: u64, total: u64) -> (u64, u64) {
+    let tail = total.saturating_sub(TAIL);
+    match at {
+        0 => (0, 4096.min(total)),
+        at if at >= tail => (tail, total),
+        // Between the first record of a directory and its end, all is directory.
+        at => (at, if tail - at <= DIRECTORY_STEP { tail } else { at + DIRECTORY_STEP }),
+    }
+}
+
+/// Brings a part of the directory of a package here, for who is patient, or not.
+async fn bring_directory(
+    context: &Arc<Context>,
+    package: &Arc<Package>,
+    part: (u64, u64),
+    patient: bool,
+) -> Result<()> {
+    if !patient && !package.is_whole() {
+        let ranges = locked(&package.known).ranges;
+        return match ranges {
+            Some(false) => Err(SourceError::new(&package.url, Trouble::NoRanges)),
+            _ if package.has(part.0, part.1) => Ok(()),
+            _ => aside(context, package, part.0, part.1).await,
+        };
+    }
+    match bring(context, package, part, || ()).await {
+        // Only the download brings it, and that waits for its turn.
+        Err(error) if matches!(error.trouble, Trouble::NoRanges) && package.is_busy() => {
+            settled(context, package.id).await;
+            failure(context, package.id).map_or(Ok(()), Err)
+        }
+        brought => brought,
     }
 }
 

@@ -192,36 +192,13 @@ impl<'s> Work<'s> {
             }
             let large = record.length >= u64::from(u32::MAX) || payload.is_gzip();
             zip.start_file(format!("{number:0DIGITS$}"), options.large_file(large))?;
-            let digest = record.digest.as_deref();
-            let mut raw = Sums::default();
-            let bytes = records.bytes(&payload, |bytes| {
-                if digest.is_some() {
-                    raw.update(bytes);
-                }
-            });
-            let mut coded = Tee { bytes, sums: Sums::default(), on: digest.is_some() };
-            let sums = match payload.is_gzip() {
-                // What was asked for in another coding than the one that it has by itself.
-                true => self.body(MultiGzDecoder::new(&mut coded), &mut zip),
-                false => self.body(&mut coded, &mut zip),
-            };
-            let sums = match sums {
-                Ok(sums) => sums,
-                Err(Unfit::Io(error)) if is_of_content(&error) => {
+            match self.member(&mut records, &record, &payload, &mut zip)? {
+                Some(sums) => self.note(number, &record, &payload, &sums)?,
+                None => {
                     self.damaged += 1;
                     zip.abort_file()?;
-                    continue;
                 }
-                Err(error) => return Err(error),
-            };
-            let coded = coded.sums;
-            // Writers differ in what they call the payload.
-            if digest.is_some_and(|digest| [&sums, &coded, &raw].iter().all(|sums| sums.contradict(digest))) {
-                self.damaged += 1;
-                zip.abort_file()?;
-                continue;
             }
-            self.note(number, &record, &payload, &sums)?;
         }
         let (resources, damaged) = (self.last.len() as u64, self.damaged);
         zip.start_file(MANIFEST, options.compression_method(CompressionMethod::Deflated))?;
@@ -229,6 +206,39 @@ impl<'s> Work<'s> {
         let file = zip.finish()?;
         let size = file.as_file().metadata()?.len();
         Ok(Recast { file, size, resources, damaged })
+    }
+
+    /// Writes the payload of a record; `None` if it is damaged.
+    fn member(
+        &mut self,
+        records: &mut Records<impl io::BufRead>,
+        record: &Record,
+        payload: &Payload,
+        out: &mut impl Write,
+    ) -> Result<Option<Sums>, Unfit> {
+        let digest = record.digest.as_deref();
+        let mut raw = Sums::default();
+        let bytes = records.bytes(payload, |bytes| {
+            if digest.is_some() {
+                raw.update(bytes);
+            }
+        });
+        let mut coded = Tee { bytes, sums: Sums::default(), on: digest.is_some() };
+        let sums = match payload.is_gzip() {
+            // What was asked for in another coding than the one that it has by itself.
+            true => self.body(MultiGzDecoder::new(&mut coded), out),
+            false => self.body(&mut coded, out),
+        };
+        let coded = coded.sums;
+        match sums {
+            // Writers differ in what they call the payload.
+            Ok(sums) => {
+                let contradicts = |digest| [&sums, &coded, &raw].iter().all(|sums| sums.contradict(digest));
+                Ok(if digest.is_some_and(contradicts) { None } else { Some(sums) })
+            }
+            Err(Unfit::Io(error)) if is_of_content(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     fn body(&mut self, mut bytes: impl Read, out: &mut impl Write) -> Result<Sums, Unfit> {

@@ -1,9 +1,8 @@
 //! The sets that are mirrored, and what each offers: discovered, and remembered for a while.
 
-use crate::catalog::SetId;
 use std::time::Duration;
 
-use crate::catalog::{Offer, SetRow, SetState, SyncResult};
+use crate::catalog::{Offer, SetId, SetRow, SetState, SyncResult};
 use crate::document::{Capability, Datetime};
 use crate::path::set_labels;
 use crate::source::{CapabilityDocument, Discovery, FoundSet};
@@ -151,41 +150,7 @@ pub(in crate::sync) async fn choose(
     let keys: Vec<&str> = found.sets.iter().map(|set| set.key.as_str()).collect();
     let labels = set_labels(&keys);
     if known.is_empty() {
-        if !found.complete && context.config.set.is_none() {
-            let what = found.warnings.last().map_or("a document of it cannot be read for now", String::as_str);
-            return Err(SyncError::Unfit(format!(
-                "not all of what the Source offers could be read, so the layout of a new cache cannot be fixed: {what}; \
-                 try again, or choose a set with -o set="
-            )));
-        }
-        let wanted: Vec<(FoundSet, String)> = found
-            .sets
-            .iter()
-            .cloned()
-            .zip(labels.clone())
-            .filter(|(set, label)| context.config.set.as_ref().is_none_or(|name| label == name || set.key == *name))
-            .collect();
-        if wanted.is_empty() {
-            return Err(SyncError::Unfit(format!(
-                "set={}: there is no such set; the Source has: {}",
-                context.config.set.as_deref().unwrap_or_default(),
-                labels.join(", ")
-            )));
-        }
-        // A set that is missing now may come back.
-        let several = wanted.len() > 1 || !found.lacking.is_empty() && context.config.set.is_none();
-        let sets = wanted.clone();
-        context
-            .write_queue
-            .write(move |transaction| {
-                sets.iter().try_for_each(|(set, label)| transaction.set(&set.key, label, several).map(|_| ()))
-            })
-            .await?;
-        let rows = context.sets()?;
-        return Ok(wanted
-            .into_iter()
-            .filter_map(|(set, _)| Some((rows.iter().find(|row| row.key == set.key)?.clone(), set)))
-            .collect());
+        return lay_out(context, found, labels).await;
     }
     let mut chosen = Vec::new();
     for (row, set) in set_rows::matched(context, known, found) {
@@ -220,4 +185,43 @@ pub(in crate::sync) async fn choose(
         return Err(SyncError::Unfit("the Source offers none of the sets that are mirrored here".to_owned()));
     }
     Ok(chosen)
+}
+
+/// Fixes the layout of a new cache: which of the sets that were found are mirrored, under these labels.
+async fn lay_out(
+    context: &Context,
+    found: &Discovery,
+    labels: Vec<String>,
+) -> Result<Vec<(SetRow, FoundSet)>, SyncError> {
+    if !found.complete && context.config.set.is_none() {
+        let what = found.warnings.last().map_or("a document of it cannot be read for now", String::as_str);
+        return Err(SyncError::Unfit(format!(
+            "not all of what the Source offers could be read, so the layout of a new cache cannot be fixed: {what}; \
+             try again, or choose a set with -o set="
+        )));
+    }
+    let is_chosen = |(set, label): &(FoundSet, String)| {
+        context.config.set.as_ref().is_none_or(|name| label == name || set.key == *name)
+    };
+    let all = found.sets.iter().cloned().zip(labels.iter().cloned());
+    let wanted: Vec<(FoundSet, String)> = all.filter(is_chosen).collect();
+    if wanted.is_empty() {
+        return Err(SyncError::Unfit(format!(
+            "set={}: there is no such set; the Source has: {}",
+            context.config.set.as_deref().unwrap_or_default(),
+            labels.join(", ")
+        )));
+    }
+    // A set that is missing now may come back.
+    let several = wanted.len() > 1 || !found.lacking.is_empty() && context.config.set.is_none();
+    let sets = wanted.clone();
+    context
+        .write_queue
+        .write(move |transaction| {
+            sets.iter().try_for_each(|(set, label)| transaction.set(&set.key, label, several).map(|_| ()))
+        })
+        .await?;
+    let rows = context.sets()?;
+    let with_row = |(set, _): (FoundSet, String)| Some((rows.iter().find(|row| row.key == set.key)?.clone(), set));
+    Ok(wanted.into_iter().filter_map(with_row).collect())
 }

@@ -1,6 +1,5 @@
 //! One package of a dump, as much of it as is here.
 
-use crate::catalog::PackageId;
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,7 +8,7 @@ use std::time::Instant;
 use tokio::sync::{Notify, Semaphore};
 
 use super::sparse::Parts;
-use crate::catalog::{MemberRow, UnseenMember};
+use crate::catalog::{MemberRow, PackageId, UnseenMember};
 use crate::source::SourceError;
 use crate::store::archive::{Member, Method};
 use crate::sync::lock::locked;

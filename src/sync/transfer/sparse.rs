@@ -245,7 +245,7 @@ impl Fill<'_> {
             };
             let at = body.content_range().map_or(0, |(at, _)| at);
             let before = self.parts.ranges().len();
-            let ended = self.pour(body, at, notes, &mut noted, aside).await;
+            let ended = self.pour(body, at, (notes, &mut noted), aside).await;
             let grew = self.parts.ranges().len() > before;
             match ended {
                 Ok(at) if notes.total.is_none() => {
@@ -315,8 +315,7 @@ impl Fill<'_> {
         &self,
         mut body: Answer,
         mut at: u64,
-        notes: &mut Notes,
-        noted: &mut u64,
+        (notes, noted): (&mut Notes, &mut u64),
         parts: &mut tokio::task::JoinSet<()>,
     ) -> Result<u64> {
         // A server without ranges sends the whole again; it is read to its end, or it would come for ever.

@@ -1,10 +1,8 @@
 //! Facts about single versions and content, which are gathered and written many at a time.
 
-use crate::catalog::PackageId;
-use crate::catalog::VersionId;
 use tokio::sync::oneshot;
 
-use crate::catalog::{CatalogError, Content, KnownContent, Looked, Transaction};
+use crate::catalog::{CatalogError, Content, KnownContent, Looked, PackageId, Transaction, VersionId};
 use crate::document::Datetime;
 use crate::store::Store;
 

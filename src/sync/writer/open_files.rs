@@ -1,7 +1,5 @@
 //! Files of the store that stay open for the next read.
 
-use crate::catalog::PackageId;
-use crate::catalog::VersionId;
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
@@ -9,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use lru::LruCache;
 
 use crate::bounds::{self, Bounds};
-use crate::catalog::Stored;
+use crate::catalog::{PackageId, Stored, VersionId};
 use crate::store::Body;
 use crate::sync::lock::locked;
 use crate::sync::transfer::package::Package;

@@ -8,8 +8,6 @@
 //! there, and no file goes of which there is a row. Only what is damaged goes before its row does, so that nobody reads it
 //! meanwhile.
 
-use crate::catalog::PackageId;
-use crate::catalog::VersionId;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -21,9 +19,9 @@ use super::durability::{flush, on_disk, recheck};
 use super::eviction;
 use super::facts::{self, Fact, Written};
 use super::open_files::OpenFiles;
-use crate::catalog::PackageBytes;
 use crate::catalog::{
-    CatalogError, Changes, Content, KnownContent, Looked, MemberState, News, Stored, Transaction, Writer,
+    CatalogError, Changes, Content, KnownContent, Looked, MemberState, News, PackageBytes, PackageId, Stored,
+    Transaction, VersionId, Writer,
 };
 use crate::document::Datetime;
 use crate::store::{Object, Store};
@@ -110,8 +108,7 @@ fn start_thread() -> std::io::Result<std::sync::mpsc::Sender<Job>> {
 impl WriteQueue {
     pub(in crate::sync) fn open(
         writer: Writer,
-        store: Arc<Store>,
-        status: Arc<Status>,
+        (store, status): (Arc<Store>, Arc<Status>),
         announce: mpsc::UnboundedSender<News>,
         limits: Limits,
         open_files: OpenFiles,

@@ -1,9 +1,8 @@
 //! Packages of Change Dumps (core 13): which of them have what is missing, and their manifests.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::{Dump, Fit, Listed, Reading, enter, fits, forget, packages_of, read};
+use super::{Dump, Fit, Listed, Listing, Reading, enter, fits, forget, read};
 use crate::catalog::SetRow;
 use crate::document::{Capability, Datetime};
 use crate::source::{SourceError, Trouble};
@@ -62,15 +61,13 @@ pub(in crate::sync) async fn packages_since(
 ) -> Result<Packed, SyncError> {
     let (rset, status) = (set.id, Arc::clone(&context.status));
     let looked = tokio::task::spawn_blocking(move || {
-        let mut packed = Packed { since, ..Packed::default() };
-        let mut editions = HashSet::new();
+        let mut listing = Listing::new(rset, status);
         for document in &documents {
-            let read = packages_of(document, rset, &status, &mut editions, &mut packed.packages, &mut packed.failed);
-            if let Err(error) = read {
-                packed.failed.push(error);
+            if let Err(error) = listing.add(document) {
+                listing.failed.push(error);
             }
         }
-        packed
+        Packed { since, packages: listing.packages, failed: listing.failed }
     });
     let mut packed = looked.await.map_err(|error| SyncError::Cache(error.to_string()))?;
     if packed.packages.iter().all(|listed| listed.from.is_some()) {
