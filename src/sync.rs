@@ -175,8 +175,7 @@ fn open_context(
     mapper: Mapper,
     (announce, unchecked): (mpsc::UnboundedSender<News>, mpsc::UnboundedSender<context::Unchecked>),
 ) -> Result<Context, SyncError> {
-    let store = Store::open(cache, config.bounds.free)
-        .map_err(|error| SyncError::Cache(format!("{}: {error}", cache.display())))?;
+    let store = Store::open(cache, config.bounds.free).map_err(|error| SyncError::cache(cache.display(), error))?;
     let (store, mapper) = (Arc::new(store), Arc::new(mapper));
     let mut writer = Writer::open(cache, Arc::clone(&mapper))?;
     bind(&writer, cache, &config)?;
@@ -194,7 +193,7 @@ fn open_context(
     let files = OpenFiles::new(&config.bounds);
     let write_queue =
         WriteQueue::open(writer, (Arc::clone(&store), Arc::clone(&status)), announce, limits, files.clone())?;
-    fetch::tidy(&store, &readers).map_err(SyncError::Cache)?;
+    fetch::tidy(&store, &readers)?;
     packages::tidy(&store, &readers, &write_queue)?;
     let downloads = Downloads::new(client.connections());
     Ok(Context { config, client, store, readers, mapper, write_queue, status, files, downloads, unchecked })
@@ -329,7 +328,7 @@ impl Engine {
             self.history.try_again();
         }
         if let Err(error) = self.context.store.check_room(0) {
-            let error = SyncError::Cache(error.to_string());
+            let error = SyncError::from(error);
             self.context.status.ended(Some(error.to_string()), false);
             self.context.status.error(&format!("sync failed: {error}"));
             return Err(error);

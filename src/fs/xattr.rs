@@ -63,20 +63,20 @@ const LIST_MAX: usize = 65_536;
 const RESERVED: [&str; 6] = ["asked", "datetime", "error", "omitted", "original", "verified"];
 /// What every program that verifies a file asks for.
 const LISTED_FIRST: [&str; 4] = ["hash", "lastmod", "length", "encoding"];
-/// The attributes of links that are shown (core 7).
+/// The attributes of a link that are shown beside its `href` (core 7), whatever its relation.
 const OF_LINKS: [&str; 7] = ["datetime", "hash", "length", "modified", "path", "pri", "type"];
 /// How many attributes there is no room for.
 const OMITTED: &str = "user.resourcesync.omitted";
 
 /// What is known of the other versions of a version's resource.
 #[derive(Debug, Default)]
-pub(super) struct Links {
+pub(super) struct OtherVersions {
     mementos: Vec<MementoRow>,
     timemaps: Vec<String>,
     timegates: Vec<String>,
 }
 
-impl Links {
+impl OtherVersions {
     fn of_resource(reader: &Reader, resource: NameId) -> Result<Self, CatalogError> {
         Ok(Self {
             mementos: Vec::new(),
@@ -87,22 +87,25 @@ impl Links {
 }
 
 /// What the catalog knows of a version.
-pub(super) fn facts(reader: &Reader, version: VersionId) -> Result<Option<(VersionRow, Links)>, CatalogError> {
+pub(super) fn facts(reader: &Reader, version: VersionId) -> Result<Option<(VersionRow, OtherVersions)>, CatalogError> {
     let Some(mut row) = reader.version(version)? else { return Ok(None) };
     if row.media.is_none() {
         // Of content that is here, its server's.
         row.media = reader.known_content(version)?.and_then(|known| known.media);
     }
     // The entry of a current version says itself what there is.
-    let links =
-        if row.current { Links::default() } else { Links::of_resource(reader, reader.ever(row.name)?.resource)? };
+    let links = if row.current {
+        OtherVersions::default()
+    } else {
+        OtherVersions::of_resource(reader, reader.ever(row.name)?.resource)?
+    };
     let mementos = reader.mementos(version)?;
-    Ok(Some((row, Links { mementos, ..links })))
+    Ok(Some((row, OtherVersions { mementos, ..links })))
 }
 
 /// Of the directory of a resource's versions: what they are asked of, and what came of it.
 pub(super) fn of_history(reader: &Reader, resource: NameId, asked: &Asked) -> Result<Attributes, CatalogError> {
-    let links = Links::of_resource(reader, resource)?;
+    let links = OtherVersions::of_resource(reader, resource)?;
     let mut all = BTreeMap::new();
     let mut put = |name: &str, value: String| {
         if !value.is_empty() {
@@ -124,7 +127,7 @@ pub(super) fn of_moment(moment: Option<Datetime>) -> Attributes {
 }
 
 /// All extended attributes of a version. `verified` is `None` where its content is not here.
-pub(super) fn attributes(row: &VersionRow, links: &Links, verified: Option<bool>) -> Attributes {
+pub(super) fn attributes(row: &VersionRow, links: &OtherVersions, verified: Option<bool>) -> Attributes {
     let mut all: BTreeMap<String, String> = BTreeMap::new();
     let mut add = |name: &str, values: &mut dyn Iterator<Item = &str>| {
         let known = all.entry(format!("{OURS}{name}")).or_default();

@@ -37,7 +37,7 @@ pub struct Options {
     pub credentials: Credentials,
     /// Where connections may lead.
     pub reach: Reach,
-    /// The most redirects, bytes of a head, and connections in all.
+    /// How much is taken of what servers send, and asked of them.
     pub bounds: Bounds,
 }
 
@@ -353,12 +353,12 @@ impl Client {
         })
     }
 
-    /// The documents that discovery has read.
     /// Forgets what was read of pages that say what a Source has: they are asked for anew, whatever their validators.
     pub fn forget_pages(&self) {
         self.memory.clear();
     }
 
+    /// The documents that discovery has read.
     pub(super) fn memory(&self) -> &Memory {
         &self.memory
     }

@@ -208,8 +208,7 @@ async fn bring_packages(contents: &Arc<Contents>, reported: &mut u64) -> Result<
         if row.wanted && !row.whole && !context.config.offline {
             match row.indexed && !row.changes {
                 true => packages::complete_what_is_needed(context, &row)?,
-                false => packages::start(context, &row, None)
-                    .map_err(|error| SyncError::Cache(format!("{}: {error}", row.url)))?,
+                false => packages::start(context, &row, None).map_err(|error| SyncError::cache(&row.url, error))?,
             }
         }
         coming.push(async move {
@@ -238,7 +237,7 @@ async fn bring_packages(contents: &Arc<Contents>, reported: &mut u64) -> Result<
         // It goes on whatever becomes of this round: the catalog has the damage, and tells of it no second time.
         let contents = Arc::clone(contents);
         let mending = tokio::spawn(async move { contents.mend(&package, damage).await });
-        mending.await.map_err(|error| SyncError::Cache(error.to_string()))?;
+        mending.await?;
     }
     let seen = context.status.progress().verified;
     if std::mem::replace(reported, seen) != seen {

@@ -53,7 +53,7 @@ pub struct Config {
     pub offline: bool,
     /// The most bytes of content that are kept, where it can be fetched again.
     pub cache_size: Option<u64>,
-    /// How often the lists are read again.
+    /// How often the Source is asked whether something has changed; never, if `None`.
     pub poll: Option<Duration>,
     /// How often the lists of a set are read though its changes are followed; `None`: only where those leave something open.
     pub relist: Option<Duration>,

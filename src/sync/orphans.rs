@@ -35,7 +35,7 @@ pub(super) async fn delete_orphans(context: Arc<Context>, opened: SystemTime) {
 async fn leftovers(context: &Context, folder: u8, since: SystemTime) -> Result<(u64, u64), SyncError> {
     let (store, readers) = (Arc::clone(&context.store), Arc::clone(&context.readers));
     let look = tokio::task::spawn_blocking(move || -> Result<Vec<Object>, SyncError> {
-        let all = store.objects(folder).map_err(|error| SyncError::Cache(error.to_string()))?;
+        let all = store.objects(folder)?;
         let mut nobodys = Vec::new();
         for object in all.into_iter().filter(|object| object.came < since) {
             if !readers.ask(|reader| reader.has_object(&object.sha256))? {
@@ -44,7 +44,7 @@ async fn leftovers(context: &Context, folder: u8, since: SystemTime) -> Result<(
         }
         Ok(nobodys)
     });
-    let nobodys = look.await.map_err(|error| SyncError::Cache(error.to_string()))??;
+    let nobodys = look.await??;
     match nobodys.is_empty() {
         true => Ok((0, 0)),
         // The same content may come anew meanwhile.

@@ -660,6 +660,6 @@ fn a_resource_with_many_changes_before_the_lists_takes_no_longer_than_others() {
     let begun = std::time::Instant::now();
     is_complete(&mirror, &source);
     // Where each looks through all before it, three quarters of a minute.
-    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
     assert!(mirror.count("SELECT count(*) FROM version") >= 200);
 }

@@ -343,7 +343,7 @@ pub(in crate::sync) async fn attach(
 
 /// Attaches the members of a package that could not be read from when the tree was made, and now can.
 pub(in crate::sync) async fn attach_later(context: &Arc<Context>, row: &PackageRow) -> Result<(), SyncError> {
-    let package = packages::take(context, row).map_err(|error| SyncError::Cache(error.to_string()))?;
+    let package = packages::take(context, row)?;
     let Some(set) = context.sets()?.into_iter().find(|set| set.id == row.rset) else { return Ok(()) };
     let document = dumps::inner_manifest(
         context,

@@ -17,7 +17,7 @@ use crate::sync::summary::Summary;
 use crate::sync::transfer::package::NewMembers;
 
 /// What is left of a feed to be applied.
-pub(super) struct Left {
+pub(super) struct PendingFeed {
     pub(super) feed: Feed,
     pub(super) documents: Vec<(Spooled, Survey)>,
     pub(super) failure: Option<SourceError>,
@@ -26,7 +26,7 @@ pub(super) struct Left {
     pub(super) until: Option<Datetime>,
 }
 
-impl Left {
+impl PendingFeed {
     /// Whether it lists changes that are older than `covered`, the time of the lists, and not in the history.
     pub(super) fn has_history(&self, covered: Option<Datetime>) -> bool {
         self.feed.read_from(covered) < covered
@@ -82,7 +82,7 @@ pub(super) struct Choice {
 /// What one step applies.
 pub(super) struct Plan {
     pub(super) choice: Choice,
-    pub(super) left: Vec<Left>,
+    pub(super) left: Vec<PendingFeed>,
     /// What changes that are older than the lists are added to.
     pub(super) past: Option<Past>,
     /// Whether these are the documents of all that is followed: they close a gap.
@@ -210,7 +210,8 @@ impl Reading {
     fn end(self, failure: Option<String>, until: Option<Datetime>) -> Feed {
         let feed = self.feed;
         match failure {
-            // What follows the one that broke may begin where we are: only from the top, all that is missing is found again.
+            // The document after the one that broke may begin at our cursor, which would hide what is missing between them: it is
+            // begun again at the root.
             Some(failure) => Feed {
                 cursor: feed.cursor,
                 history_from: feed.history_from,
@@ -234,8 +235,8 @@ impl Reading {
 }
 
 impl FeedReader<'_, '_> {
-    fn feed(&mut self, left: Left) -> Result<(), CatalogError> {
-        let Left { feed, documents, failure, hole, until } = left;
+    fn feed(&mut self, left: PendingFeed) -> Result<(), CatalogError> {
+        let PendingFeed { feed, documents, failure, hole, until } = left;
         self.step.read_from = feed.read_from(self.set.cursor);
         self.tells |= documents.iter().any(|(document, survey)| {
             let about = &document.about;

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use super::change_step::{self, Applied, Choice, Hole, Left, Plan};
+use super::change_step::{self, Applied, Choice, Hole, PendingFeed, Plan};
 use super::lost_feeds::LostFeeds;
 use super::step_context::StepContext;
 use crate::catalog::{CatalogError, Feed, Past, SetRow};
@@ -116,7 +116,7 @@ struct Offered {
 /// What the feeds of a set have.
 #[derive(Default)]
 struct Looked {
-    left: Vec<Left>,
+    left: Vec<PendingFeed>,
     errors: Vec<SourceError>,
     /// How many of them have not changed.
     unchanged: usize,
@@ -204,7 +204,7 @@ async fn survey(
     chain: Chain,
     covered: Option<Datetime>,
     budget: &Arc<Budget>,
-) -> Result<Left, SyncError> {
+) -> Result<PendingFeed, SyncError> {
     let Chain { documents, mut feed, failure, hole } = chain;
     let documents = surveyed(context, documents, feed.clone(), covered, budget).await?;
     let is_lost = |(document, survey): &&(Spooled, Survey)| {
@@ -217,7 +217,7 @@ async fn survey(
     }
     let lost = feed.lost.map(|from| Hole::Lost { covered: feed.cursor, from });
     let hole = hole.map(Hole::between).or(lost);
-    Ok(Left { feed, documents, failure, hole, until: None })
+    Ok(PendingFeed { feed, documents, failure, hole, until: None })
 }
 
 async fn surveyed(
@@ -244,8 +244,8 @@ async fn surveyed(
         }
         Ok(all)
     });
-    surveyed.await.map_err(|error| SyncError::Cache(error.to_string()))?.map_err(|error| match error {
-        Unsurveyed::Disk(error) => SyncError::Cache(error.to_string()),
+    surveyed.await?.map_err(|error| match error {
+        Unsurveyed::Disk(error) => error.into(),
         Unsurveyed::Beyond(beyond) => SyncError::Unfit(beyond.to_string()),
     })
 }
@@ -263,7 +263,7 @@ async fn choose(
     context: &Arc<Context>,
     set: &SetRow,
     dumps: &[String],
-    left: &[Left],
+    left: &[PendingFeed],
     budget: &Arc<Budget>,
 ) -> Result<Choice, SyncError> {
     let list = |why: String| Choice { packages: Vec::new(), how: "changelist", why };
@@ -348,9 +348,9 @@ async fn packages_beside(
 async fn unpack(
     context: &Arc<Context>,
     set: &SetRow,
-    left: Vec<Left>,
+    left: Vec<PendingFeed>,
     budget: &Arc<Budget>,
-) -> Result<(Choice, Vec<Left>), SyncError> {
+) -> Result<(Choice, Vec<PendingFeed>), SyncError> {
     let mut unpacked = Vec::new();
     for mut one in left {
         let documents: Vec<Spooled> = one.documents.drain(..).map(|(document, _)| document).collect();

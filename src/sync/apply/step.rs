@@ -348,9 +348,10 @@ impl<'s, 'w> Step<'s, 'w> {
         }
     }
 
-    /// Versions that began at the same moment followed each other as they are told, in whatever order they were heard of: one
-    /// that is known, and is told after one that came later, comes after it. What was not told stays after those that were,
-    /// where the list was `read_from_before` that moment: it is older than what was not told, then.
+    /// Among versions that began at the same moment, the order of the document counts, not the order in which they were heard of: a
+    /// version that is known, and that the document has after one which came later, is moved behind that one. Versions of the moment
+    /// that the document does not have stay behind those that it has, if it was `read_from_before` that moment: it is older than
+    /// they are, then.
     fn as_told(
         &mut self,
         record: &Record,

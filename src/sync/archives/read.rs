@@ -44,7 +44,7 @@ impl Coming {
     /// Why it could not be read to its end, if it could not.
     pub(in crate::sync) async fn ended(self) -> Result<Option<String>, SyncError> {
         drop(self.batches);
-        self.reading.await.map_err(|error| SyncError::Cache(error.to_string()))?
+        self.reading.await?
     }
 }
 
@@ -140,7 +140,7 @@ pub(in crate::sync) async fn survey(
         let feed = Feed::new(&document.row.url, Capability::ChangeList);
         let survey = order::survey(&document, &feed, None, &Budget::new(&document.bounds), &store).map_err(
             |error| match error {
-                Unsurveyed::Disk(error) => SyncError::Cache(error.to_string()),
+                Unsurveyed::Disk(error) => error.into(),
                 Unsurveyed::Beyond(beyond) => SyncError::Unfit(format!("{}: {beyond}", document.row.url)),
             },
         )?;
@@ -157,14 +157,14 @@ pub(in crate::sync) async fn survey(
                 Ok::<(), SyncError>(())
             });
             // Where the document breaks off, the survey says.
-            read.map_err(|error| error.into_error(|error| SyncError::Cache(error.to_string())))?;
+            read.map_err(|error| error.into_error(SyncError::from))?;
         }
         moments.sort_unstable();
         let broken = survey.cut().map(str::to_owned);
         let changes = Changes { document: Arc::new(document), survey: Arc::new(survey), moments, timeless, attacher };
         Ok((changes, broken))
     });
-    looked.await.map_err(|error| SyncError::Cache(error.to_string()))?
+    looked.await?
 }
 
 /// When a change happened, if it is told.
@@ -214,7 +214,7 @@ impl Changes {
             });
             let broken = match read {
                 Err(Interrupted::Visitor(Left)) => return Ok(None),
-                Err(Interrupted::Disk(error)) => return Err(SyncError::Cache(error.to_string())),
+                Err(Interrupted::Disk(error)) => return Err(error.into()),
                 Ok(broken) => broken.map(|error| error.to_string()),
             };
             // Nobody takes any more what is left where a step failed, which says so itself.

@@ -56,7 +56,7 @@ async fn look(
         context.status.phase("checking content");
         let (own, so_far) = (Arc::clone(context), std::mem::take(audit));
         let work = tokio::task::spawn_blocking(move || cache::check(&own, so_far));
-        let (checked, damage) = work.await.map_err(|error| SyncError::Cache(error.to_string()))??;
+        let (checked, damage) = work.await??;
         *audit = checked;
         if repair {
             cache::mend(contents, damage).await?;
@@ -125,7 +125,7 @@ async fn compare_all(context: &Arc<Context>, turn: &Mutex<()>, audit: &mut Audit
         let _turn = turn.lock().await;
         let (own, so_far) = (Arc::clone(context), std::mem::take(audit));
         let work = tokio::task::spawn_blocking(move || compare(&own, &row, lists, so_far));
-        *audit = work.await.map_err(|error| SyncError::Cache(error.to_string()))??;
+        *audit = work.await??;
     }
     Ok(())
 }

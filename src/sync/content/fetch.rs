@@ -25,6 +25,7 @@ use crate::source::{Asked, Expected, SourceError, Trouble};
 use crate::store::{Body, Store};
 use crate::sync::config::Verify;
 use crate::sync::context::Context;
+use crate::sync::error::SyncError;
 use crate::sync::lock::locked;
 use crate::sync::packages;
 use crate::sync::under_way::UnderWay;
@@ -600,18 +601,16 @@ impl Contents {
 }
 
 /// Forgets parts of versions that nobody will go on with.
-pub(in crate::sync) fn tidy(store: &Store, readers: &Pool) -> Result<(), String> {
-    for number in store.partials().map_err(|error| error.to_string())? {
+pub(in crate::sync) fn tidy(store: &Store, readers: &Pool) -> Result<(), SyncError> {
+    for number in store.partials()? {
         let version = VersionId::new(number);
-        let row = readers.ask(|reader| reader.version(version)).map_err(|error| error.to_string())?;
+        let row = readers.ask(|reader| reader.version(version))?;
         let goes_on = match &row {
-            Some(row) if row.content.is_none() => {
-                row.current || readers.ask(|reader| reader.can_be_had(row.id)).map_err(|error| error.to_string())?
-            }
+            Some(row) if row.content.is_none() => row.current || readers.ask(|reader| reader.can_be_had(row.id))?,
             _ => false,
         };
         if !goes_on {
-            store.forget_partial(number).map_err(|error| error.to_string())?;
+            store.forget_partial(number)?;
         }
     }
     Ok(())

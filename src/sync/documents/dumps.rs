@@ -315,7 +315,7 @@ pub(in crate::sync) async fn enter(context: &Arc<Context>, dump: &mut Dump, how:
         }
         if how.download {
             let started = packages::start(context, &listed.row, None);
-            started.map_err(|error| SyncError::Cache(format!("{}: {error}", listed.row.url)))?;
+            started.map_err(|error| SyncError::cache(&listed.row.url, error))?;
         }
     }
     let total = dump.packages.len() as u64;
@@ -582,7 +582,7 @@ impl Unpacking {
 /// Lets go of a package that is of no use as it is.
 async fn forget(context: &Context, id: PackageId) -> Result<(), SyncError> {
     context.write_queue.write(move |transaction| transaction.forget_package(id)).await?;
-    packages::forget(context, id).map_err(|error| SyncError::Cache(error.to_string()))?;
+    packages::forget(context, id)?;
     context.write_queue.recount().await
 }
 
@@ -601,7 +601,7 @@ pub(in crate::sync) async fn forget_idle(context: &Context, set: SetId, kept: Ve
     }
     context.write_queue.recount().await?;
     for id in idle {
-        packages::forget(context, id).map_err(|error| SyncError::Cache(error.to_string()))?;
+        packages::forget(context, id)?;
     }
     Ok(())
 }
@@ -635,7 +635,7 @@ pub(in crate::sync) fn fits(context: &Context, dump: &Dump) -> Result<Fit, SyncE
     if let Some(limit) = context.write_queue.cache_size().filter(|limit| bytes > *limit) {
         return Ok(Fit::TooLargeForCache(limit));
     }
-    let room = context.store.room().map_err(|error| SyncError::Cache(error.to_string()))?;
+    let room = context.store.room()?;
     if bytes > room.total {
         return Ok(Fit::TooLargeForDisk(room.total));
     }

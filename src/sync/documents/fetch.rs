@@ -521,7 +521,7 @@ fn inspect(body: Body, url: &str, depth: usize, fetcher: &DocumentFetcher) -> Re
     if head.kind == Kind::UrlSet && !archive {
         fetcher.status.warning(&format!("{url}: an index written as urlset; its entries are taken as lists"));
     }
-    let (parts, outline) = read_index(first, reader, &base, date, fetcher)?;
+    let (parts, outline) = read_index(first, reader, (&base, dialect), date, fetcher)?;
     let row = DocumentRow { next: None, entries: INDEX, ..row };
     Ok(Got::Index { row, parts, outline, archive, about: Box::new(about) })
 }
@@ -564,12 +564,12 @@ fn oldest(first: Option<Entry>, reader: &mut Reader<'_>) -> Option<Datetime> {
 fn read_index(
     mut first: Option<Entry>,
     mut reader: Reader<'_>,
-    base: &Url,
+    (base, dialect): (&Url, Dialect),
     date: Datetime,
     fetcher: &DocumentFetcher,
 ) -> Result<(Vec<Part>, Outline), SourceError> {
     let (mut parts, mut outline) = (Vec::new(), Outline::new(date));
-    let (url, is_v0_1) = (reader.url().to_owned(), reader.head().dialect == Dialect::V0_1);
+    let url = reader.url().to_owned();
     while let Some(entry) = first {
         match base.join(&entry.loc) {
             Ok(child) if child == *base => {}
@@ -578,7 +578,7 @@ fn read_index(
                 let Facts { at, from, until, .. } = facts;
                 // Not its bytes: those may differ by the time at which they were compressed.
                 outline.add(child.as_str(), &facts);
-                let is_excluded = is_v0_1 && has_others_only(&entry, &fetcher.selected);
+                let is_excluded = dialect == Dialect::V0_1 && has_others_only(&entry, &fetcher.selected);
                 parts.push(Part { url: child.to_string(), at, from, until, is_excluded });
             }
             Err(error) => fetcher.status.warning(&format!("{url}, line {}: {:?}: {error}", entry.line, entry.loc)),

@@ -121,7 +121,7 @@ struct Walk<'e> {
     others: OtherFeeds<'e>,
     documents: Vec<Spooled>,
     visited: HashSet<String>,
-    /// A list that begins too late, while it is looked for those before it.
+    /// A list that begins after our cursor, kept while the lists before it are searched.
     aside: Option<(String, Spooled)>,
     /// Whether the index beside the list was asked for.
     looked_beside: bool,

@@ -285,8 +285,9 @@ fn older(times: &[Times], order: &Order, floor: Datetime) -> u64 {
     old
 }
 
-/// How much of what is known need not be gone through again, and the time of the newest of that. What came last at one moment
-/// only all that happened at that moment tells: a list that was read up to its middle is read from there.
+/// How much of what is known need not be gone through again, and the time of the newest of that. If the first change that is new
+/// has the time of the last ones that are known, all changes of that time are gone through again: only together do they tell what
+/// came last.
 fn to_the_beginning_of_a_moment(times: &[Times], order: &Order, done: u64) -> (u64, Option<Datetime>) {
     let known = usize::try_from(done).unwrap_or(usize::MAX);
     let mut moments: Vec<Option<Datetime>> =

@@ -18,23 +18,36 @@ struct Line<E> {
     entry: E,
 }
 
-/// Entries that are being written.
-pub(super) struct Staging(BufWriter<NamedTempFile>);
+/// After how many entries the room on the disk is looked at.
+const CHECK_EVERY: u32 = 10_000;
 
-impl Staging {
+/// Entries that are being written.
+pub(super) struct Staging<'s> {
+    store: &'s Store,
+    out: BufWriter<NamedTempFile>,
+    /// How many were written since the room was looked at.
+    unchecked: u32,
+}
+
+impl<'s> Staging<'s> {
     /// # Errors
     /// If the spool cannot be written.
-    pub(super) fn new(store: &Store) -> std::io::Result<Self> {
-        Ok(Self(BufWriter::new(store.spool()?)))
+    pub(super) fn new(store: &'s Store) -> std::io::Result<Self> {
+        Ok(Self { store, out: BufWriter::new(store.spool()?), unchecked: 0 })
     }
 
     /// Appends an entry.
     ///
     /// # Errors
-    /// If the spool cannot be written.
+    /// If the spool cannot be written, or what is to stay free would not.
     pub(super) fn add(&mut self, entry: &Entry) -> std::io::Result<()> {
-        serde_json::to_writer(&mut self.0, &Line { line: entry.line, entry })?;
-        self.0.write_all(b"\n")
+        self.unchecked += 1;
+        if self.unchecked >= CHECK_EVERY {
+            self.unchecked = 0;
+            self.store.check_room(0)?;
+        }
+        serde_json::to_writer(&mut self.out, &Line { line: entry.line, entry })?;
+        self.out.write_all(b"\n")
     }
 
     /// Ends it; `broken` is where the document breaks off.
@@ -42,7 +55,7 @@ impl Staging {
     /// # Errors
     /// If the spool cannot be written.
     pub(super) fn finish(self, broken: Option<DocumentError>) -> std::io::Result<Staged> {
-        let file = self.0.into_inner().map_err(std::io::IntoInnerError::into_error)?;
+        let file = self.out.into_inner().map_err(std::io::IntoInnerError::into_error)?;
         Ok(Staged { path: file.into_temp_path(), broken })
     }
 }

@@ -310,8 +310,8 @@ impl Inbox {
             let digest: [u8; 32] = Sha256::digest(&body).into();
             (notification_body::read(capability, &body, came, &bounds), digest, body)
         });
-        let (mut reading, digest, body) = look.await.map_err(|error| SyncError::Cache(error.to_string()))?;
-        self.context.store.check_room(0).map_err(|error| SyncError::Cache(error.to_string()))?;
+        let (mut reading, digest, body) = look.await?;
+        self.context.store.check_room(0)?;
         let framework = capability == Capability::FrameworkNotification;
         if reading == Reading::Ping && !framework && self.pinged_lately(id) {
             // Another row would add nothing: the lists are read after this.

@@ -182,9 +182,9 @@ async fn run(
         }
         tokio::select! {
             Some(seen) = running.next() => {
-                let seen = seen.map_err(|error| SyncError::Cache(error.to_string()))?;
+                let seen = seen?;
                 if let Some(error) = seen.disk {
-                    return Err(SyncError::Cache(format!("{}: {error}", package.url)));
+                    return Err(SyncError::cache(&package.url, error));
                 }
                 damage.extend(seen.damage);
                 looked.extend(seen.looked);

@@ -24,11 +24,11 @@ pub(in crate::sync) fn complete_what_is_needed(
     if members == 0 {
         return Ok(());
     }
-    let package = take(context, row).map_err(|error| SyncError::Cache(error.to_string()))?;
+    let package = take(context, row)?;
     let most = package.total().or(row.length).unwrap_or(0);
     let few = bytes.saturating_mul(2) < most && locked(&package.known).ranges != Some(false);
     let needed = if few { Some(extents(context, row.id)?) } else { None };
-    start(context, row, needed).map_err(|error| SyncError::Cache(error.to_string()))
+    Ok(start(context, row, needed)?)
 }
 
 /// Where the members lie that the current tree still needs, near ones as one part.
@@ -56,22 +56,21 @@ pub(in crate::sync) fn tidy(
     readers: &Pool,
     write_queue: &WriteQueue,
 ) -> std::result::Result<(), SyncError> {
-    let disk = |error: std::io::Error| SyncError::Cache(error.to_string());
     let rows = readers.ask(|reader| reader.packages())?;
-    for id in store.packages().map_err(disk)? {
+    for id in store.packages()? {
         if !rows.iter().any(|row| row.id.number() == id) {
-            store.forget_package(id).map_err(disk)?;
+            store.forget_package(id)?;
         }
     }
     for row in rows.iter().filter(|row| row.bytes > 0 || row.whole) {
-        let length = store.package(row.id.number()).and_then(|file| file.metadata()).map_err(disk)?.len();
+        let length = store.package(row.id.number()).and_then(|file| file.metadata())?.len();
         let sound = match row.whole {
             true => row.size == Some(length),
             false => Notes::read(&store.package_notes(row.id.number()))
                 .is_some_and(|notes| notes.url == row.url && notes.boot == boot_id() && notes.validator.is_some()),
         };
         if !sound {
-            store.forget_package(row.id.number()).map_err(disk)?;
+            store.forget_package(row.id.number())?;
             write_queue.with(|writer| -> std::result::Result<(), CatalogError> {
                 let transaction = writer.begin(true)?;
                 transaction.package_gone(row.id, true)?;

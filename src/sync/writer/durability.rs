@@ -33,7 +33,7 @@ pub(super) fn recheck(writer: &mut Writer, store: &Store, status: &Status) -> Re
             let transaction = writer.begin(true)?;
             transaction.package_gone(package, true)?;
             transaction.commit()?;
-            store.forget_package(package.number()).map_err(|error| SyncError::Cache(error.to_string()))?;
+            store.forget_package(package.number())?;
         }
         if !bad.is_empty() {
             status.warning(&format!(
@@ -43,7 +43,7 @@ pub(super) fn recheck(writer: &mut Writer, store: &Store, status: &Status) -> Re
             let transaction = writer.begin(true)?;
             for (object, sha256) in &bad {
                 transaction.forget_object(*object)?;
-                store.remove(sha256).map_err(|error| SyncError::Cache(error.to_string()))?;
+                store.remove(sha256)?;
             }
             transaction.commit()?;
         }

@@ -118,7 +118,7 @@ impl WriteQueue {
         let cut_off = writer.meta(ENDED)?.as_deref() != Some(WELL);
         writer.set_meta(ENDED, "")?;
         let (facts, incoming) = mpsc::unbounded_channel();
-        let steps = start_thread().map_err(|error| SyncError::Catalog(format!("cannot start a thread: {error}")))?;
+        let steps = start_thread().map_err(|error| SyncError::Thread(Arc::new(error)))?;
         let stored = AtomicU64::new(writer.stored_bytes()?);
         let write_queue = Self(Arc::new(Inner {
             writer: Arc::new(Mutex::new(writer)),
@@ -181,7 +181,7 @@ impl WriteQueue {
         };
         // The thread lives as long as the write queue does.
         let _ = self.0.steps.send(Box::new(job));
-        let done = finished.await.map_err(|_| SyncError::Catalog("a bug ended a step; see the log".to_owned()))?;
+        let done = finished.await.map_err(|_| SyncError::Step("a bug ended a step; see the log"))?;
         Ok(done?)
     }
 
@@ -460,7 +460,7 @@ impl WriteQueue {
     pub(in crate::sync) async fn settled(&self) -> Result<(), SyncError> {
         let (done, wait) = oneshot::channel();
         self.tell(Fact::Settled(done));
-        wait.await.map_err(|_| SyncError::Catalog("the writer has ended already".to_owned()))
+        wait.await.map_err(|_| SyncError::Step("the writer has ended already"))
     }
 
     /// Waits until the steps that were asked for have ended.

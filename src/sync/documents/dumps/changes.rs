@@ -69,7 +69,7 @@ pub(in crate::sync) async fn packages_since(
         }
         Packed { since, packages: listing.packages, failed: listing.failed }
     });
-    let mut packed = looked.await.map_err(|error| SyncError::Cache(error.to_string()))?;
+    let mut packed = looked.await?;
     if packed.packages.iter().all(|listed| listed.from.is_some()) {
         packed.packages.sort_by_key(|listed| listed.from);
     }
