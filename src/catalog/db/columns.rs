@@ -1,5 +1,6 @@
 //! Rows of tables, and the columns that they are read from.
 
+use crate::catalog::db::numbers::{here, unseen};
 use crate::catalog::model::ids::VersionId;
 use rusqlite::{Connection, Row};
 
@@ -15,8 +16,14 @@ pub(in crate::catalog) const MEMBER: &str = "m.version, m.package, m.header, m.c
                                  m.deflated, m.hashes, m.state, m.coded, p.epoch";
 
 /// Whether version `v` has its content in a member that is here.
-pub(in crate::catalog) const MEMBER_HERE: &str = "EXISTS (SELECT 1 FROM member m JOIN package p ON p.id = m.package \
-     WHERE m.version = v.id AND (m.state IN (1, 3) OR m.state = 0 AND p.whole))";
+pub(in crate::catalog) const MEMBER_HERE: &str = concat!(
+    "EXISTS (SELECT 1 FROM member m JOIN package p ON p.id = m.package \
+     WHERE m.version = v.id AND (",
+    here!("m.state"),
+    " OR m.state = ",
+    unseen!(),
+    " AND p.whole))"
+);
 
 pub(in crate::catalog) fn member(row: &Row<'_>, first: usize) -> rusqlite::Result<Option<MemberRow>> {
     let Some(version) = row.get::<_, Option<VersionId>>(first)? else { return Ok(None) };

@@ -1,5 +1,6 @@
 //! What is newer than a snapshot, as SQL.
 
+use crate::catalog::db::numbers::deleted;
 use crate::catalog::model::ids::NameId;
 use rusqlite::params;
 
@@ -21,11 +22,12 @@ pub(in crate::catalog) fn went_later(
     names: (NameId, NameId),
     snapshot: Snapshot,
 ) -> Result<bool> {
-    let mut statement = connection.prepare_cached(
-        "SELECT EXISTS (SELECT 1 FROM version v WHERE v.name IN (?1, ?2)
-             AND (v.gone IN (3, 7) AND v.until >= ?3
-                 OR v.gone IN (3, 7) AND v.gone < ?5 AND (SELECT s.time FROM sync s WHERE s.id = v.went) >= ?4))",
-    )?;
+    let mut statement = connection.prepare_cached(concat!(
+        "SELECT EXISTS (SELECT 1 FROM version v WHERE v.name IN (?1, ?2) AND ",
+        deleted!("v.gone"),
+        "
+             AND (v.until >= ?3 OR v.gone < ?5 AND (SELECT s.time FROM sync s WHERE s.id = v.went) >= ?4))"
+    ))?;
     let values = params![names.0, names.1, snapshot.at(), snapshot.seen(), snapshot.kinds()];
     Ok(statement.query_row(values, |row| row.get(0))?)
 }

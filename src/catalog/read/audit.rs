@@ -2,6 +2,7 @@
 
 use rusqlite::Connection;
 
+use crate::catalog::db::numbers::own;
 use crate::catalog::db::pool::Reader;
 use crate::catalog::error::CatalogError;
 
@@ -27,8 +28,8 @@ const RULES: [(&str, &str, &str); 19] = [
     (
         "V1",
         "a version that is in force is its file's",
-        "SELECT v.id FROM version v LEFT JOIN name n ON n.id = v.name
-         WHERE v.until IS NULL AND v.name != 0 AND COALESCE(v.change, 0) < 16 AND n.version IS NOT v.id",
+        concat!("SELECT v.id FROM version v LEFT JOIN name n ON n.id = v.name
+         WHERE v.until IS NULL AND v.name != 0 AND ", own!("v.change"), " AND n.version IS NOT v.id"),
     ),
     ("V2", "a version is a name's", "SELECT v.id FROM version v WHERE v.name != 0 AND NOT EXISTS (SELECT 1 FROM name WHERE id = v.name)"),
     ("N4", "a name is a file or a directory", "SELECT id FROM name WHERE version IS NOT NULL AND live != 0"),
@@ -58,13 +59,13 @@ const RULES: [(&str, &str, &str); 19] = [
     (
         "V3",
         "a version ends after it begins",
-        "SELECT id FROM version WHERE until < begin AND name != 0 AND COALESCE(change, 0) < 16",
+        concat!("SELECT id FROM version WHERE until < begin AND name != 0 AND ", own!("change")),
     ),
     (
         "V4",
         "a version begins when the one before it has ended",
-        "SELECT id FROM (SELECT id, begin, lag(until) OVER (PARTITION BY name ORDER BY begin, id) AS before FROM version
-             WHERE name != 0 AND COALESCE(change, 0) < 16 AND until IS NOT begin) WHERE before > begin",
+        concat!("SELECT id FROM (SELECT id, begin, lag(until) OVER (PARTITION BY name ORDER BY begin, id) AS before FROM version
+             WHERE name != 0 AND ", own!("change"), " AND until IS NOT begin) WHERE before > begin"),
     ),
     (
         "C1",

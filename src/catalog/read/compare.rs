@@ -1,5 +1,6 @@
 //! What is listed beside what is in the tree, without changing anything.
 
+use crate::catalog::db::numbers::here;
 use crate::catalog::model::ids::{NameId, SetId, VersionId};
 use rusqlite::{Connection, params};
 
@@ -266,10 +267,12 @@ impl Reader {
     /// # Errors
     /// If SQLite fails.
     pub fn members_here(&self, after: i64, limit: usize) -> Result<Vec<VersionId>> {
-        let mut statement = self.connection().prepare_cached(
+        let mut statement = self.connection().prepare_cached(concat!(
             "SELECT m.version FROM member m JOIN version v ON v.id = m.version
-             WHERE m.version > ?1 AND m.state IN (1, 3) AND v.object IS NULL ORDER BY m.version LIMIT ?2",
-        )?;
+             WHERE m.version > ?1 AND ",
+            here!("m.state"),
+            " AND v.object IS NULL ORDER BY m.version LIMIT ?2"
+        ))?;
         let rows = statement.query_map(params![after, i64::try_from(limit).unwrap_or(i64::MAX)], |row| row.get(0))?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }

@@ -1,5 +1,6 @@
 //! Members of packages.
 
+use crate::catalog::db::numbers::{damaged, here, own, unseen};
 use crate::catalog::model::ids::{PackageId, VersionId};
 use rusqlite::{OptionalExtension, params};
 
@@ -23,9 +24,10 @@ impl Reader {
         let mut statement = self.connection().prepare_cached(&format!(
             "SELECT {MEMBER}, CASE WHEN v.settled THEN NULL ELSE v.size END, v.hashes, v.extra
              FROM member m JOIN package p ON p.id = m.package JOIN version v ON v.id = m.version
-             WHERE m.package = ?1 AND m.header >= ?2 AND m.state = 0 AND v.until IS NULL AND v.object IS NULL{}
+             WHERE m.package = ?1 AND m.header >= ?2 AND m.state = {unseen} AND v.until IS NULL AND v.object IS NULL{}
              ORDER BY m.header LIMIT ?3",
-            self.wanted()?
+            self.wanted()?,
+            unseen = unseen!()
         ))?;
         let rows = statement.query_map(params![package, signed(from), signed(limit as u64)], |row| {
             let Some(member) = member(row, 0)? else { return Ok(None) };
@@ -64,11 +66,13 @@ impl Reader {
     /// # Errors
     /// If SQLite fails.
     pub fn version_before(&self, version: VersionId) -> Result<Option<VersionId>> {
-        let mut statement = self.connection().prepare_cached(
+        let mut statement = self.connection().prepare_cached(concat!(
             "SELECT b.id, b.gone FROM version v JOIN version b ON b.name = v.name AND b.until IS NOT NULL
-             AND COALESCE(b.change, 0) < 16
-             WHERE v.id = ?1 AND (b.begin, b.id) < (v.begin, v.id) ORDER BY b.begin DESC, b.id DESC LIMIT 1",
-        )?;
+             AND ",
+            own!("b.change"),
+            "
+             WHERE v.id = ?1 AND (b.begin, b.id) < (v.begin, v.id) ORDER BY b.begin DESC, b.id DESC LIMIT 1"
+        ))?;
         let found: Option<(VersionId, Option<i64>)> =
             statement.query_row([version], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
         Ok(found.filter(|(_, gone)| gone.is_none()).map(|(id, _)| id))
@@ -81,8 +85,9 @@ impl Reader {
     pub fn unseen_bytes(&self, package: PackageId) -> Result<(u64, u64)> {
         let mut statement = self.connection().prepare_cached(&format!(
             "SELECT COALESCE(sum(m.compressed), 0), count(*) FROM member m JOIN version v ON v.id = m.version
-             WHERE m.package = ?1 AND m.state = 0 AND v.until IS NULL AND v.object IS NULL{}",
-            self.wanted()?
+             WHERE m.package = ?1 AND m.state = {unseen} AND v.until IS NULL AND v.object IS NULL{}",
+            self.wanted()?,
+            unseen = unseen!()
         ))?;
         Ok(statement.query_row([package], |row| {
             Ok((row.get::<_, i64>(0)?.unsigned_abs(), row.get::<_, i64>(1)?.unsigned_abs()))
@@ -94,10 +99,14 @@ impl Reader {
     /// # Errors
     /// If SQLite fails.
     pub fn member_totals(&self) -> Result<MemberTotals> {
-        let mut statement = self.connection().prepare_cached(
-            "SELECT count(*), COALESCE(sum(m.state IN (1, 3)), 0), COALESCE(sum(m.state = 2), 0)
-             FROM member m JOIN version v ON v.id = m.version WHERE v.until IS NULL",
-        )?;
+        let mut statement = self.connection().prepare_cached(concat!(
+            "SELECT count(*), COALESCE(sum(",
+            here!("m.state"),
+            "), 0), COALESCE(sum(m.state = ",
+            damaged!(),
+            "), 0)
+             FROM member m JOIN version v ON v.id = m.version WHERE v.until IS NULL"
+        ))?;
         Ok(statement.query_row([], |row| {
             let unsigned = |index| row.get::<_, i64>(index).map(i64::unsigned_abs);
             Ok(MemberTotals { members: unsigned(0)?, verified: unsigned(1)?, damaged: unsigned(2)? })

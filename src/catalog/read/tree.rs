@@ -1,5 +1,6 @@
 //! Questions to the catalog, each over a read-only connection of its own.
 
+use crate::catalog::db::numbers::{here, unseen};
 use crate::catalog::model::ids::{NameId, VersionId};
 use rusqlite::{OptionalExtension, Row, params};
 
@@ -325,7 +326,9 @@ impl Reader {
                  WHERE v.object IS NOT NULL AND v.until IS NULL{wanted}
                  UNION ALL
                  SELECT v.size FROM member m JOIN package p ON p.id = m.package JOIN version v ON v.id = m.version
-                 WHERE (m.state IN (1, 3) OR m.state = 0 AND p.whole) AND v.object IS NULL AND v.until IS NULL{wanted})",
+                 WHERE ({here} OR m.state = {unseen} AND p.whole) AND v.object IS NULL AND v.until IS NULL{wanted})",
+            here = here!("m.state"),
+            unseen = unseen!(),
         ))?;
         Ok(statement.query_row([], |row| {
             let unsigned = |index| row.get::<_, i64>(index).map(i64::unsigned_abs);

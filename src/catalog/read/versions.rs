@@ -3,6 +3,7 @@
 //! A file is named by the second in which its version came into force; within one second a fraction, then `~2`,
 //! tell it from those that were known before it. So no name ever moves to another version.
 
+use crate::catalog::db::numbers::{damaged, own, unseen};
 use crate::catalog::model::ids::{NameId, VersionId};
 use std::collections::{HashMap, HashSet};
 
@@ -79,9 +80,9 @@ impl Reader {
         let mut places = self.memento_places(resource)?;
         let facts = format!(
             "v.id, v.begin, v.until, v.change, v.gone, v.mtime, v.size, v.hashes, v.extra, v.object IS NOT NULL OR {MEMBER_HERE},
-             (SELECT p.url FROM member m JOIN package p ON p.id = m.package WHERE m.version = v.id AND m.state != 2
-                 AND (NOT p.doubtful OR m.state != 0 OR m.hashes IS NOT NULL OR v.hashes IS NOT NULL)),
-             EXISTS (SELECT 1 FROM patch WHERE version = v.id), COALESCE(v.rank, v.id), COALESCE(v.change, 0) < 16 AS own"
+             (SELECT p.url FROM member m JOIN package p ON p.id = m.package WHERE m.version = v.id AND m.state != {damaged}
+                 AND (NOT p.doubtful OR m.state != {unseen} OR m.hashes IS NOT NULL OR v.hashes IS NOT NULL)),
+             EXISTS (SELECT 1 FROM patch WHERE version = v.id), COALESCE(v.rank, v.id), {own} AS own", damaged = damaged!(), unseen = unseen!(), own = own!("v.change")
         );
         let mut statement = self.connection().prepare_cached(&format!(
             "{OWN} SELECT {facts} FROM own JOIN version v ON v.name = own.id AND v.until IS NOT NULL
@@ -142,12 +143,14 @@ impl Reader {
     /// # Errors
     /// If SQLite fails.
     pub fn can_be_had(&self, version: VersionId) -> Result<bool> {
-        let mut statement = self.connection().prepare_cached(
+        let mut statement = self.connection().prepare_cached(concat!(
             "SELECT EXISTS (SELECT 1 FROM version v WHERE v.id = ?1 AND (v.until IS NULL OR v.object IS NOT NULL
-                 OR instr(v.extra, 'memento') OR EXISTS (SELECT 1 FROM member m WHERE m.version = v.id AND m.state != 2)
+                 OR instr(v.extra, 'memento') OR EXISTS (SELECT 1 FROM member m WHERE m.version = v.id AND m.state != ",
+            damaged!(),
+            ")
                  OR EXISTS (SELECT 1 FROM memento e WHERE e.version = v.id AND NOT e.gone)
-                 OR EXISTS (SELECT 1 FROM patch p WHERE p.version = v.id)))",
-        )?;
+                 OR EXISTS (SELECT 1 FROM patch p WHERE p.version = v.id)))"
+        ))?;
         Ok(statement.query_row([version], |row| row.get(0))?)
     }
 

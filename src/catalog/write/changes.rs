@@ -4,6 +4,7 @@
 //! digests that it gives. One that is in the tree already does nothing; one that is older than the change
 //! which made the current version becomes history.
 
+use crate::catalog::db::numbers::{own, undated};
 use crate::catalog::model::ids::{DocumentId, NameId, SetId, VersionId};
 use rusqlite::{OptionalExtension, params};
 
@@ -231,11 +232,13 @@ impl Transaction<'_> {
             self.cut((names.own, names.in_directory), moment)?;
             // The one before it was in force until then.
             self.connection()
-                .prepare_cached(
+                .prepare_cached(concat!(
                     "UPDATE version SET until = max(begin, ?3) WHERE gone IS NULL AND id = (
                          SELECT id FROM version INDEXED BY version_ended WHERE name IN (?1, ?2) AND until IS NOT NULL
-                             AND until = ?4 AND COALESCE(change, 0) < 16 ORDER BY begin DESC, id DESC LIMIT 1)",
-                )?
+                             AND until = ?4 AND ",
+                    own!("change"),
+                    " ORDER BY begin DESC, id DESC LIMIT 1)"
+                ))?
                 .execute(params![names.own, names.in_directory, moment, current.begin])?;
             self.lived(name, moment.min(current.begin), Datetime::MIN)?;
         }
@@ -401,10 +404,12 @@ impl Transaction<'_> {
         }
         let known: Option<VersionId> = self
             .connection()
-            .prepare_cached(
-                "SELECT id FROM version WHERE name IN (?1, ?2) AND until IS NOT NULL AND change = ?3 AND change < 4 AND hashes = ?4
-                 AND id < ?5 ORDER BY id DESC LIMIT 1",
-            )?
+            .prepare_cached(concat!(
+                "SELECT id FROM version WHERE name IN (?1, ?2) AND until IS NOT NULL AND change = ?3 AND ",
+                undated!("change"),
+                " AND hashes = ?4
+                 AND id < ?5 ORDER BY id DESC LIMIT 1"
+            ))?
             .query_row(params![names.own, names.in_directory, how.number(), hashes, fresh], |row| row.get(0))
             .optional()?;
         Ok(known.map(Some))
@@ -472,10 +477,11 @@ impl Transaction<'_> {
     /// before it. There is one at most: they do not overlap.
     fn current_at(&self, names: Names, moment: Datetime) -> Result<Option<Lived>> {
         // Without a condition on `until`, which SQLite would have to look for in all of them.
-        let mut statement = self.connection().prepare_cached(
+        let mut statement = self.connection().prepare_cached(concat!(
             "SELECT id, max(begin), until, gone, went, change, hashes FROM version
-             WHERE name IN (?1, ?2) AND until > begin AND begin <= ?3 AND COALESCE(change, 0) < 16",
-        )?;
+             WHERE name IN (?1, ?2) AND until > begin AND begin <= ?3 AND ",
+            own!("change")
+        ))?;
         Ok(statement.query_row(params![names.own, names.in_directory, moment], |row| {
             let Some(id) = row.get::<_, Option<VersionId>>(0)? else { return Ok(None) };
             Ok(Some(Lived {
@@ -555,10 +561,11 @@ impl Transaction<'_> {
         let begin = record.begin;
         let next: Option<Datetime> = self
             .connection()
-            .prepare_cached(
+            .prepare_cached(concat!(
                 "SELECT min(begin) FROM version WHERE name IN (?1, ?2) AND until > begin AND begin > ?3
-                 AND COALESCE(change, 0) < 16",
-            )?
+                 AND ",
+                own!("change")
+            ))?
             .query_row(params![names.own, names.in_directory, begin], |row| row.get(0))?;
         let current: Option<Datetime> = self
             .connection()
@@ -684,13 +691,15 @@ impl Transaction<'_> {
 
     /// The Source's own versions of a name that began at a moment, in their order; no more than one too many.
     fn began_at_once(&self, name: NameId, begin: Datetime) -> Result<Vec<AtOnce>> {
-        let mut statement = self.connection().prepare_cached(
+        let mut statement = self.connection().prepare_cached(concat!(
             "SELECT id, hashes, until, gone IS NOT NULL FROM version
-                 WHERE name = ?1 AND until IS NOT NULL AND begin = ?2 AND COALESCE(change, 0) < 16
+                 WHERE name = ?1 AND until IS NOT NULL AND begin = ?2 AND ",
+            own!("change"),
+            "
              UNION ALL SELECT v.id, v.hashes, NULL, 0 FROM name n JOIN version v ON v.id = n.version
                  WHERE n.id = ?1 AND v.begin = ?2
-             ORDER BY 1 LIMIT ?3",
-        )?;
+             ORDER BY 1 LIMIT ?3"
+        ))?;
         let group = statement.query_map(params![name, begin, MOST_AT_ONCE + 1], |row| {
             let hashes: Option<Vec<u8>> = row.get(1)?;
             let hashes = hashes.as_deref().map(Hashes::from_bytes).unwrap_or_default();

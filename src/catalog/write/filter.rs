@@ -1,5 +1,6 @@
 //! Applies a filter to what is there.
 
+use crate::catalog::db::numbers::own;
 use crate::catalog::model::ids::{NameId, SetId};
 use crate::document::Datetime;
 use rusqlite::params;
@@ -152,16 +153,20 @@ impl Transaction<'_> {
     /// Names after this one that are, or last were, files. What was in force last of a resource that is a directory by now lies
     /// with that, or with `@self` in it.
     fn files_from(&self, after: i64, limit: i64) -> Result<Vec<File>> {
-        let mut statement = self.connection().prepare_cached(
+        let mut statement = self.connection().prepare_cached(concat!(
             "SELECT n.id, n.parent, n.name, n.rset, n.version IS NOT NULL, v.mtime, t.type, v.extra
              FROM name n JOIN version v ON v.id = COALESCE(n.version,
-                 (SELECT id FROM version WHERE name = n.id AND until IS NOT NULL AND COALESCE(change, 0) < 16
+                 (SELECT id FROM version WHERE name = n.id AND until IS NOT NULL AND ",
+            own!("change"),
+            "
                   ORDER BY begin DESC, id DESC LIMIT 1),
                  (SELECT id FROM version WHERE n.name = ?3 AND name = n.parent AND until IS NOT NULL
-                  AND COALESCE(change, 0) < 16 ORDER BY begin DESC, id DESC LIMIT 1))
+                  AND ",
+            own!("change"),
+            " ORDER BY begin DESC, id DESC LIMIT 1))
              LEFT JOIN media t ON t.id = v.media
-             WHERE n.id > ?1 AND n.live = 0 ORDER BY n.id LIMIT ?2",
-        )?;
+             WHERE n.id > ?1 AND n.live = 0 ORDER BY n.id LIMIT ?2"
+        ))?;
         let rows = statement.query_map(params![after, limit, SELF], |row| {
             let (id, parent, name): (NameId, NameId, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
             Ok(File {

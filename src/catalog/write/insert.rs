@@ -3,6 +3,7 @@
 //! New versions of a list are written many to a statement ([`Numbered`]); a version that another one makes room for, one at
 //! a time with all of its columns ([`VersionValues`]).
 
+use crate::catalog::db::numbers::{not_here, unseen};
 use crate::catalog::model::ids::{DocumentId, NameId, VersionId};
 use std::sync::LazyLock;
 
@@ -305,13 +306,13 @@ pub(in crate::catalog) fn insert_member(
 ) -> Result<()> {
     connection
         .prepare_cached(
-            "INSERT INTO member (version, package, header, compressed, size, crc, name_length, deflated, hashes, coded, state)
+            concat!("INSERT INTO member (version, package, header, compressed, size, crc, name_length, deflated, hashes, coded, state)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
              ON CONFLICT (version) DO UPDATE SET package = excluded.package, header = excluded.header,
                  compressed = excluded.compressed, size = excluded.size, crc = excluded.crc,
-                 name_length = excluded.name_length, deflated = excluded.deflated, hashes = excluded.hashes, state = 0
-             WHERE ?12 AND member.package != excluded.package AND member.state NOT IN (1, 3)
-               AND NOT (member.state = 0 AND EXISTS (SELECT 1 FROM package WHERE id = member.package AND whole))",
+                 name_length = excluded.name_length, deflated = excluded.deflated, hashes = excluded.hashes, state = ", unseen!(), "
+             WHERE ?12 AND member.package != excluded.package AND ", not_here!("member.state"), "
+               AND NOT (member.state = ", unseen!(), " AND EXISTS (SELECT 1 FROM package WHERE id = member.package AND whole))"),
         )?
         .execute(params![
             version,

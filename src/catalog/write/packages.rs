@@ -1,5 +1,6 @@
 //! Packages of dumps.
 
+use crate::catalog::db::numbers::{here, unseen};
 use crate::catalog::model::ids::{PackageId, SetId};
 use rusqlite::{OptionalExtension, params};
 
@@ -95,8 +96,14 @@ impl Transaction<'_> {
         if doubtful {
             // What had nothing but a length to be held to is looked at again, with other eyes.
             self.connection().execute(
-                "UPDATE member SET state = 0 WHERE package = ?1 AND state IN (1, 3) AND hashes IS NULL
-                 AND version IN (SELECT id FROM version WHERE hashes IS NULL)",
+                concat!(
+                    "UPDATE member SET state = ",
+                    unseen!(),
+                    " WHERE package = ?1 AND ",
+                    here!("state"),
+                    " AND hashes IS NULL
+                 AND version IN (SELECT id FROM version WHERE hashes IS NULL)"
+                ),
                 [id],
             )?;
         }
@@ -134,7 +141,7 @@ impl Transaction<'_> {
              validator = NULL, epoch = epoch + 1 WHERE id = ?1",
             params![id, again],
         )?;
-        self.connection().execute("UPDATE member SET state = 0 WHERE package = ?1", [id])?;
+        self.connection().execute(concat!("UPDATE member SET state = ", unseen!(), " WHERE package = ?1"), [id])?;
         Ok(())
     }
 

@@ -4,6 +4,7 @@
 //! in force today is not touched but for when it began: neither names nor counts of the current tree change. A resource that is
 //! only of the past has a name without a current version, as one that was deleted has.
 
+use crate::catalog::db::numbers::own;
 use crate::catalog::model::ids::{NameId, SetId, VersionId};
 use crate::catalog::model::mementos::EntrySays;
 use std::collections::{HashMap, HashSet};
@@ -198,10 +199,10 @@ impl Transaction<'_> {
         let page: Vec<(NameId, bool)> = self
             .connection()
             .prepare_cached(
-                "SELECT n.id, EXISTS (SELECT 1 FROM version v WHERE v.id = n.version AND v.begin <= ?3)
+                concat!("SELECT n.id, EXISTS (SELECT 1 FROM version v WHERE v.id = n.version AND v.begin <= ?3)
                      OR EXISTS (SELECT 1 FROM version v WHERE v.name = n.id AND v.until IS NOT NULL AND v.begin <= ?3 AND v.until > ?3
-                                AND COALESCE(v.change, 0) < 16)
-                 FROM name n WHERE n.rset = ?1 AND n.id > ?2 ORDER BY n.id LIMIT ?4",
+                                AND ", own!("v.change"), ")
+                 FROM name n WHERE n.rset = ?1 AND n.id > ?2 ORDER BY n.id LIMIT ?4"),
             )?
             .query_map(params![past.rset, after, moment, PAGE], |row| Ok((row.get(0)?, row.get(1)?)))?
             .collect::<rusqlite::Result<_>>()?;
@@ -251,8 +252,8 @@ impl Transaction<'_> {
         const FACTS: &str = "v.id, v.begin, v.until, v.change, v.gone, CASE WHEN v.dated = 1 THEN v.mtime END,
              CASE WHEN v.settled THEN NULL ELSE v.size END, v.hashes";
         let mut statement = self.connection().prepare_cached(&format!(
-            "SELECT {FACTS} FROM version v WHERE v.name IN (?1, ?2) AND v.until IS NOT NULL AND COALESCE(v.change, 0) < 16
-             UNION ALL SELECT {FACTS} FROM name n JOIN version v ON v.id = n.version WHERE n.id IN (?1, ?2) ORDER BY 2, 1"
+            "SELECT {FACTS} FROM version v WHERE v.name IN (?1, ?2) AND v.until IS NOT NULL AND {own}
+             UNION ALL SELECT {FACTS} FROM name n JOIN version v ON v.id = n.version WHERE n.id IN (?1, ?2) ORDER BY 2, 1", own = own!("v.change")
         ))?;
         let spans = statement.query_map([names.own, names.in_directory], |row| {
             let hashes: Option<Vec<u8>> = row.get(7)?;

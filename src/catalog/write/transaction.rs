@@ -1,5 +1,6 @@
 //! A step of the writer that is not yet visible.
 
+use crate::catalog::db::numbers::own;
 use crate::catalog::model::ids::{DocumentId, NameId, SetId, VersionId};
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -41,13 +42,19 @@ pub(in crate::catalog) const NOBODY: DocumentId = DocumentId::new(0);
 const UNLISTED: DocumentId = DocumentId::new(-2);
 
 /// When the last of the versions of two names ended; or began, if it is in force.
-pub(in crate::catalog) const LAST: &str = "
+pub(in crate::catalog) const LAST: &str = concat!(
+    "
     SELECT max(moment) FROM (
         SELECT max(until) AS moment FROM version
-            WHERE name IN (?1, ?2) AND until IS NOT NULL AND COALESCE(change, 0) < 16
+            WHERE name IN (?1, ?2) AND until IS NOT NULL AND ",
+    own!("change"),
+    "
         UNION ALL
         SELECT version.begin FROM name CROSS JOIN version ON version.id = name.version
-            WHERE name.id IN (?1, ?2) AND COALESCE(version.change, 0) < 16)";
+            WHERE name.id IN (?1, ?2) AND ",
+    own!("version.change"),
+    ")"
+);
 
 /// What no list of a step named.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -346,9 +353,10 @@ impl<'w> Transaction<'w> {
     /// Ends, at a moment at which another one began, whatever versions of these names had ended after it.
     pub(in crate::catalog) fn cut(&self, names: (NameId, NameId), moment: Datetime) -> Result<()> {
         self.transaction
-            .prepare_cached(
-                "UPDATE version SET until = max(begin, ?3) WHERE name IN (?1, ?2) AND until > ?3 AND COALESCE(change, 0) < 16",
-            )?
+            .prepare_cached(concat!(
+                "UPDATE version SET until = max(begin, ?3) WHERE name IN (?1, ?2) AND until > ?3 AND ",
+                own!("change")
+            ))?
             .execute(params![names.0, names.1, moment.nanos()])?;
         Ok(())
     }

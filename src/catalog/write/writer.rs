@@ -1,5 +1,6 @@
 //! The one writer.
 
+use crate::catalog::db::numbers::own;
 use crate::catalog::model::ids::{NameId, PackageId, SetId, VersionId};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -271,16 +272,16 @@ impl Writer {
 }
 
 /// Whether version `v` is of our own history: it was synced, and superseded.
-const IS_HISTORY: &str = "v.until IS NOT NULL AND COALESCE(v.change, 0) < 16";
+const IS_HISTORY: &str = concat!("v.until IS NOT NULL AND ", own!("v.change"));
 
 /// Whether it is recent enough to be kept: since `?1`, or one of the last three of its resource; or what the next is
 /// made of by a patch, and those after it.
-const IS_KEPT: &str = "(COALESCE(v.ended, ?1) >= ?1
-     OR NOT EXISTS (SELECT 1 FROM version w WHERE w.name = v.name AND w.until IS NOT NULL AND COALESCE(w.change, 0) < 16
+const IS_KEPT: &str = concat!("(COALESCE(v.ended, ?1) >= ?1
+     OR NOT EXISTS (SELECT 1 FROM version w WHERE w.name = v.name AND w.until IS NOT NULL AND ", own!("w.change"), "
          AND (w.begin, w.id) > (v.begin, v.id) LIMIT 1 OFFSET 2)
      OR EXISTS (SELECT 1 FROM version w WHERE w.id = (SELECT id FROM version x WHERE x.name = v.name AND x.until IS NOT NULL
-             AND COALESCE(x.change, 0) < 16 AND (x.begin, x.id) > (v.begin, v.id) ORDER BY x.begin, x.id LIMIT 1)
-         AND w.object IS NULL AND (instr(w.extra, 'patch') OR EXISTS (SELECT 1 FROM patch p WHERE p.version = w.id))))";
+             AND ", own!("x.change"), " AND (x.begin, x.id) > (v.begin, v.id) ORDER BY x.begin, x.id LIMIT 1)
+         AND w.object IS NULL AND (instr(w.extra, 'patch') OR EXISTS (SELECT 1 FROM patch p WHERE p.version = w.id))))");
 
 fn evictable(row: &rusqlite::Row<'_>) -> rusqlite::Result<Evictable> {
     let id = row.get(4)?;
