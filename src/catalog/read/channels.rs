@@ -39,9 +39,6 @@ pub(in crate::catalog) fn channel(row: &Row<'_>) -> rusqlite::Result<Option<Chan
 
 impl Reader {
     /// All channels that ever were joined.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn channels(&self) -> Result<Vec<Channel>> {
         let mut statement = self.connection().prepare_cached(&format!("SELECT {CHANNEL} FROM channel ORDER BY id"))?;
         let rows = statement.query_map([], channel)?;
@@ -51,9 +48,6 @@ impl Reader {
 
     /// What waits on a channel: the whole ones in the order of their intervals, then the others as they came. No more
     /// than so many, nor, if they are more than one, than so many bytes.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn waiting(&self, channel: i64, (most, bytes): (usize, u64)) -> Result<Vec<Waiting>> {
         let mut statement = self.connection().prepare_cached(
             "SELECT id, came, kind, since, until, dated, length(body) FROM delivery WHERE channel = ?1 AND NOT done
@@ -83,9 +77,6 @@ impl Reader {
     }
 
     /// How much waits on a channel.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn backlog(&self, channel: i64) -> Result<Backlog> {
         let mut statement = self.connection().prepare_cached(
             "SELECT count(*), COALESCE(sum(length(body)), 0) FROM delivery WHERE channel = ?1 AND NOT done",
@@ -97,18 +88,12 @@ impl Reader {
     }
 
     /// The number of the delivery that came last, on any channel; 0 if none ever did.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn last_delivery(&self) -> Result<i64> {
         let question = "SELECT COALESCE(max(id), 0) FROM delivery";
         Ok(self.connection().query_row(question, [], |row| row.get(0))?)
     }
 
     /// The body of a delivery.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn delivery(&self, id: i64) -> Result<Vec<u8>> {
         let mut statement = self.connection().prepare_cached("SELECT body FROM delivery WHERE id = ?1")?;
         Ok(statement.query_row([id], |row| row.get(0))?)

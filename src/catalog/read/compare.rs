@@ -85,9 +85,6 @@ impl<'r> Comparison<'r> {
     }
 
     /// The path of a resource below the directory of its set, as it is, or would be, in the tree.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn path(&mut self, record: &Record) -> Result<String> {
         let name = match self.directory_at(record.path.above())? {
             Some(parent) => Named::find(self.connection(), parent, &record.path, &record.uri)?.name,
@@ -97,9 +94,6 @@ impl<'r> Comparison<'r> {
     }
 
     /// Compares one resource, as a list of this snapshot has it.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn entry(&mut self, record: &Record, snapshot: Option<Snapshot>) -> Result<Compared> {
         let Some(parent) = self.directory_at(record.path.above())? else { return Ok(Compared::Missing) };
         let found = match Named::find(self.connection(), parent, &record.path, &record.uri)?.row {
@@ -169,9 +163,6 @@ impl<'r> Comparison<'r> {
 
     /// Visits the paths and names of what is in the tree, and was in none of the lists; `snapshot` is that of the oldest of them. If
     /// `shown`, what the filter leaves out may be in lists that were not read.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn extra(&self, snapshot: Option<Snapshot>, shown: bool, mut visit: impl FnMut(String)) -> Result<()> {
         let mut statement = self.connection().prepare_cached(concat!(
             "SELECT n.id FROM name n JOIN version v ON v.id = n.version
@@ -205,9 +196,6 @@ pub struct Kept {
 
 impl Reader {
     /// The objects of the store, some at a time, after the one with this number.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn objects(&self, after: i64, limit: usize) -> Result<Vec<Kept>> {
         let mut statement = self
             .connection()
@@ -219,27 +207,18 @@ impl Reader {
     }
 
     /// Whether there is an object with this digest.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn has_object(&self, sha256: &[u8; 32]) -> Result<bool> {
         let mut statement = self.connection().prepare_cached("SELECT 1 FROM object WHERE sha256 = ?1")?;
         Ok(statement.exists([sha256.as_slice()])?)
     }
 
     /// The versions that have an object as their content.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn versions_with(&self, object: i64) -> Result<Vec<VersionId>> {
         let mut statement = self.connection().prepare_cached("SELECT id FROM version WHERE object = ?1")?;
         Ok(statement.query_map([object], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
     }
 
     /// Whether content is that of a version that a hash or a length of its list held it to, or of a superseded one.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn is_kept(&self, sha256: &[u8; 32]) -> Result<bool> {
         let mut statement = self.connection().prepare_cached(
             "SELECT EXISTS (SELECT 1 FROM object o JOIN version v ON v.object = o.id
@@ -249,9 +228,6 @@ impl Reader {
     }
 
     /// Some of the current versions that have the content with this SHA-256.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn current_with(&self, sha256: &[u8; 32], limit: usize) -> Result<Vec<VersionId>> {
         let mut statement = self.connection().prepare_cached(
             "SELECT v.id FROM object o JOIN version v ON v.object = o.id
@@ -263,9 +239,6 @@ impl Reader {
     }
 
     /// The versions whose content is a member that is here, some at a time, after this one.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn members_here(&self, after: i64, limit: usize) -> Result<Vec<VersionId>> {
         let mut statement = self.connection().prepare_cached(concat!(
             "SELECT m.version FROM member m JOIN version v ON v.id = m.version
@@ -278,9 +251,6 @@ impl Reader {
     }
 
     /// The path of the resource of a version.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn path_of(&self, version: VersionId) -> Result<String> {
         let name =
             self.connection().query_row("SELECT name FROM version WHERE id = ?1", [version], |row| row.get(0))?;

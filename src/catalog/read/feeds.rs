@@ -46,9 +46,6 @@ pub(in crate::catalog) fn feed(row: &Row<'_>) -> rusqlite::Result<Feed> {
 
 impl Reader {
     /// What a set offers.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn offers(&self, rset: SetId) -> Result<Vec<Offer>> {
         let mut statement =
             self.connection().prepare_cached("SELECT capability, url, hubs FROM offer WHERE rset = ?1")?;
@@ -66,9 +63,6 @@ impl Reader {
     }
 
     /// The Change Lists and Change Dumps of a set that are followed.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn feeds(&self, rset: SetId) -> Result<Vec<Feed>> {
         let mut statement =
             self.connection().prepare_cached(&format!("SELECT {FEED} FROM feed WHERE rset = ?1 ORDER BY root"))?;
@@ -77,9 +71,6 @@ impl Reader {
     }
 
     /// Feeds that disappeared, and that newer lists replaced: the root of each, and from when its changes are not in the history.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn replaced_feeds(&self, rset: SetId) -> Result<Vec<Feed>> {
         let mut statement = self
             .connection()

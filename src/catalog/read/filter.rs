@@ -10,18 +10,12 @@ type Result<T> = std::result::Result<T, CatalogError>;
 
 impl Reader {
     /// The collections and categories that are selected, in order; none if all are.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn selected(&self) -> Result<Vec<String>> {
         let text = self.meta(KEY)?.unwrap_or_default();
         Ok(text.lines().filter_map(|line| line.strip_prefix("collection=")).map(str::to_owned).collect())
     }
 
     /// Whether the lists of a set were read for a selection that is not that of now, so that some were left alone.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn was_selected_otherwise(&self, rset: SetId) -> Result<bool> {
         let noted = self.meta(&selected_key(rset))?.filter(|noted| !noted.is_empty());
         Ok(noted.is_some() && noted != Some(self.selected()?.join("\n")))
@@ -38,9 +32,6 @@ impl Reader {
 
 impl Reader {
     /// Whether a version is of a resource that is left out.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn is_left_out(&self, version: VersionId) -> Result<bool> {
         let mut statement = self.connection().prepare_cached(&format!(
             "SELECT EXISTS (SELECT 1 FROM version v JOIN name n ON n.id = v.name WHERE v.id = ?1 AND {LEFT_OUT})"

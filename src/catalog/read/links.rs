@@ -17,9 +17,6 @@ type Result<T> = std::result::Result<T, CatalogError>;
 
 impl Reader {
     /// A name of the current tree, by the directory that it is in.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn shown(&self, directory: NameId, name: &str) -> Result<Option<Shown>> {
         let mut statement = self.connection().prepare_cached(&format!(
             "SELECT n.id, n.version, n.changed FROM name n WHERE n.parent = ?1 AND n.name = ?2 AND {SHOWN}"
@@ -28,9 +25,6 @@ impl Reader {
     }
 
     /// A name of the current tree, by its number.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn shown_by_number(&self, name: NameId) -> Result<Option<Shown>> {
         let mut statement = self.connection().prepare_cached(&format!(
             "SELECT n.id, n.version, n.changed FROM name n WHERE n.id = ?1 AND ({SHOWN} OR n.id = {ROOT})"
@@ -39,9 +33,6 @@ impl Reader {
     }
 
     /// The links of a version, by their relation types in the order of the alphabet; of one type, as their entry has them.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn related(&self, version: VersionId) -> Result<Vec<Related>> {
         let Some(row) = self.version(version)? else { return Ok(Vec::new()) };
         let mut all = Vec::new();
@@ -58,9 +49,6 @@ impl Reader {
 
     /// The path of the resource with this URI, if it is shown; of one that is in several sets, that of the set that a name is
     /// of.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn path_of_uri(&self, uri: &str, beside: NameId) -> Result<Option<String>> {
         let Ok(path) = self.mapper().path(uri) else { return Ok(None) };
         let mut statement = self
@@ -96,9 +84,6 @@ impl Reader {
     }
 
     /// The path of a name from the root of the mount.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn tree_path(&self, name: NameId) -> Result<String> {
         Ok(names(self.connection(), name, ROOT)?.join("/"))
     }

@@ -44,9 +44,6 @@ pub struct ChangeRow {
 
 impl Reader {
     /// Syncs since a moment of our clock, newest first.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn syncs(&self, since: Option<Datetime>) -> Result<Vec<SyncRow>> {
         let mut statement = self.connection().prepare_cached(
             "SELECT id, time, how, added, updated, deleted FROM sync WHERE time >= ?1 ORDER BY id DESC",
@@ -66,9 +63,6 @@ impl Reader {
     }
 
     /// Visits the changes of a sync at or below a name, the newest first.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn changes_of(&self, sync: i64, below: NameId, mut visit: impl FnMut(ChangeRow)) -> Result<()> {
         let mut statement = self.connection().prepare_cached(
             "SELECT change AS kind, begin AS moment, name, id AS place FROM version WHERE came = ?1
@@ -92,9 +86,6 @@ impl Reader {
     }
 
     /// Whether anything lies below a name now.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn is_directory(&self, name: NameId) -> Result<bool> {
         let mut statement =
             self.connection().prepare_cached("SELECT version IS NULL AND live > 0 FROM name WHERE id = ?1")?;
@@ -102,9 +93,6 @@ impl Reader {
     }
 
     /// The number of the name at this path, whether it is in the tree now or was once.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn find_ever(&self, path: &str) -> Result<Option<NameId>> {
         let mut at = ROOT;
         let mut statement = self.connection().prepare_cached("SELECT id FROM name WHERE parent = ?1 AND name = ?2")?;

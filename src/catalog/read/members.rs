@@ -17,9 +17,6 @@ type Result<T> = std::result::Result<T, CatalogError>;
 impl Reader {
     /// Members of a package that nobody has looked at and that the current tree needs, in the order in
     /// which they lie, from one offset on.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn unseen_members(&self, package: PackageId, from: u64, limit: usize) -> Result<Vec<UnseenMember>> {
         let mut statement = self.connection().prepare_cached(&format!(
             "SELECT {MEMBER}, CASE WHEN v.settled THEN NULL ELSE v.size END, v.hashes, v.extra
@@ -46,9 +43,6 @@ impl Reader {
     }
 
     /// The patches in packages that make a version of the one before it: their media types, and where they lie.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn patches(&self, version: VersionId) -> Result<Vec<(String, MemberRow)>> {
         let mut statement = self.connection().prepare_cached(
             "SELECT m.version, m.package, m.header, m.compressed, m.size, m.crc, m.name_length, m.deflated, NULL, 0, 0,
@@ -62,9 +56,6 @@ impl Reader {
     }
 
     /// The version that this one superseded, if that did not end with its resource.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn version_before(&self, version: VersionId) -> Result<Option<VersionId>> {
         let mut statement = self.connection().prepare_cached(concat!(
             "SELECT b.id, b.gone FROM version v JOIN version b ON b.name = v.name AND b.until IS NOT NULL
@@ -79,9 +70,6 @@ impl Reader {
     }
 
     /// Bytes of the members that [`Reader::unseen_members`] gives, and their number.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn unseen_bytes(&self, package: PackageId) -> Result<(u64, u64)> {
         let mut statement = self.connection().prepare_cached(&format!(
             "SELECT COALESCE(sum(m.compressed), 0), count(*) FROM member m JOIN version v ON v.id = m.version
@@ -95,9 +83,6 @@ impl Reader {
     }
 
     /// Sums over members. Reads a row for each: not for a request that somebody waits for.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn member_totals(&self) -> Result<MemberTotals> {
         let mut statement = self.connection().prepare_cached(concat!(
             "SELECT count(*), COALESCE(sum(",

@@ -12,9 +12,6 @@ type Result<T> = std::result::Result<T, CatalogError>;
 
 impl Reader {
     /// Where a version can be had under URLs that are its alone, besides what its entry links to.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn mementos(&self, version: VersionId) -> Result<Vec<MementoRow>> {
         let mut statement = self.connection().prepare_cached(
             "SELECT url, datetime, negotiated, gone, original FROM memento WHERE version = ?1 ORDER BY negotiated, url",
@@ -32,9 +29,6 @@ impl Reader {
     }
 
     /// What was asked of the versions of a resource, if anything was.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn timemap(&self, resource: NameId) -> Result<Option<TimeMapRow>> {
         let mut statement =
             self.connection().prepare_cached("SELECT url, etag, last_modified, read FROM timemap WHERE name = ?1")?;

@@ -12,9 +12,6 @@ type Result<T> = std::result::Result<T, CatalogError>;
 
 impl Reader {
     /// All packages, in the order of their numbers.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn packages(&self) -> Result<Vec<PackageRow>> {
         let mut statement = self.connection().prepare_cached(&format!("SELECT {PACKAGE} FROM package ORDER BY id"))?;
         let rows = statement.query_map([], package)?;
@@ -22,9 +19,6 @@ impl Reader {
     }
 
     /// A package.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn package(&self, id: PackageId) -> Result<Option<PackageRow>> {
         let mut statement =
             self.connection().prepare_cached(&format!("SELECT {PACKAGE} FROM package WHERE id = ?1"))?;

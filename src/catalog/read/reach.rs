@@ -10,9 +10,6 @@ type Result<T> = std::result::Result<T, CatalogError>;
 
 impl Reader {
     /// What is known of the past of a set.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn reach(&self, rset: SetId) -> Result<Reach> {
         let mut statement =
             self.connection().prepare_cached("SELECT at, own FROM snapshot WHERE rset = ?1 ORDER BY at")?;

@@ -68,9 +68,6 @@ impl Name {
 
 impl Reader {
     /// The node of a name in a directory as of a moment.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn lookup_at(&self, directory: NameId, name: &str, moment: Datetime) -> Result<Option<Node>> {
         let found = self.name_at(directory, name, moment)?;
         match found {
@@ -123,9 +120,6 @@ impl Reader {
     }
 
     /// The version of a resource that was in force at a moment.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn version_at(&self, resource: NameId, moment: Datetime) -> Result<Option<VersionId>> {
         let found = self.own_at(resource, moment)?.and_then(|node| Inode::from_ino(node.ino()));
         Ok(found.and_then(|inode| if let Inode::Version(version) = inode { Some(version) } else { None }))
@@ -180,9 +174,6 @@ impl Reader {
 
     /// Visits the names of a directory as of a moment in their order, after the one whose cookie is `after`, until
     /// `visit` says false.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn list_at(
         &self,
         directory: NameId,
@@ -209,9 +200,6 @@ impl Reader {
     }
 
     /// The number of a name in a directory, whether it is in the tree or was once.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn lookup_ever(&self, directory: NameId, name: &str) -> Result<Option<NameId>> {
         let mut statement = self.connection().prepare_cached(&format!(
             "SELECT n.id FROM name n WHERE n.parent = ?1 AND n.name = ?2 AND NOT {LEFT_OUT}"
@@ -221,9 +209,6 @@ impl Reader {
 
     /// Visits the names that there are, or were, in a directory in their order, with their numbers, after the one
     /// whose number is `after`, until `visit` says false.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn list_ever(
         &self,
         directory: NameId,
@@ -245,9 +230,6 @@ impl Reader {
     }
 
     /// What lies in `.versions` under a name: a directory of names, or the versions of a resource.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn ever(&self, name: NameId) -> Result<Ever> {
         let mut statement = self.connection().prepare_cached(
             "SELECT n.id = 1 OR COALESCE(n.born, ?3) != ?3, CASE WHEN n.name = ?2 THEN n.parent ELSE n.id END,

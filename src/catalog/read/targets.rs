@@ -13,9 +13,6 @@ const SHOWN_LINK: &str = "EXISTS (SELECT 1 FROM version v JOIN name n ON n.id = 
 
 impl Reader {
     /// The name of the resource in the tree whose canonical URI this is: the first, where several have it.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn canonical(&self, uri: &str) -> Result<Option<NameId>> {
         let mut statement = self.connection().prepare_cached(
             "SELECT n.id FROM target t CROSS JOIN link l ON l.target = t.id AND l.relation = 1
@@ -27,9 +24,6 @@ impl Reader {
 
     /// Visits the collections that have members in the tree, after one, in the order of their numbers, until `visit` returns
     /// false: each with its number and what its directory is called.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn collections(&self, after: i64, mut visit: impl FnMut(i64, &str) -> bool) -> Result<()> {
         let mut statement = self.connection().prepare_cached(&format!(
             "SELECT t.id, CASE WHEN {} THEN t.long_label ELSE t.label END FROM target t INDEXED BY target_collection
@@ -47,9 +41,6 @@ impl Reader {
     }
 
     /// Whether a collection has members in the tree.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn is_collection(&self, number: i64) -> Result<bool> {
         let mut statement = self.connection().prepare_cached(&format!(
             "SELECT EXISTS (SELECT 1 FROM target t WHERE t.id = ?1 AND {})",
@@ -59,9 +50,6 @@ impl Reader {
     }
 
     /// The number of the collection whose directory has this name.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn collection_called(&self, name: &str) -> Result<Option<i64>> {
         let shared = is_shared_label("t");
         let members = has_members("t");
@@ -74,9 +62,6 @@ impl Reader {
 
     /// Visits the members of a collection after one, in the order of their versions, until `visit` returns false: each by its
     /// version and its name.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn members(
         &self,
         collection: i64,
@@ -98,9 +83,6 @@ impl Reader {
     }
 
     /// Whether the resource that a name shows is a member of a collection.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn is_member(&self, collection: i64, name: NameId) -> Result<bool> {
         let mut statement = self.connection().prepare_cached(
             "SELECT EXISTS (SELECT 1 FROM name n CROSS JOIN link l ON l.version = n.version AND l.relation = 2 AND l.target = ?1

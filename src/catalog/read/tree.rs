@@ -28,9 +28,6 @@ const NODE: &str = "n.id, n.changed, v.id, v.mtime, v.size";
 
 impl Reader {
     /// The node of this name in the directory with this number.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn lookup(&self, directory: NameId, name: &str) -> Result<Option<Node>> {
         let mut statement = self.connection().prepare_cached(&format!(
             "SELECT {NODE} FROM name n LEFT JOIN version v ON v.id = n.version
@@ -41,9 +38,6 @@ impl Reader {
 
     /// The node with this inode number, in the current tree or not; a directory even if nothing is
     /// left in it.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn node(&self, inode: Inode) -> Result<Option<Node>> {
         match inode {
             Inode::Directory(name) => {
@@ -62,9 +56,6 @@ impl Reader {
 
     /// Visits the live names of a directory in the order of their names, after the one whose cookie is
     /// `after`, until `visit` says false.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn list(&self, directory: NameId, after: Option<i64>, mut visit: impl FnMut(DirEntry) -> bool) -> Result<()> {
         let mut statement = self.connection().prepare_cached(&format!(
             "SELECT n.name, {NODE} FROM name n LEFT JOIN version v ON v.id = n.version
@@ -83,9 +74,6 @@ impl Reader {
 
     /// The current file before that of a version in its directory, if it is not far: between them may be directories, and names of
     /// what went.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn before(&self, version: VersionId) -> Result<Option<VersionId>> {
         let mut statement = self.connection().prepare_cached(
             "SELECT version FROM (
@@ -97,9 +85,6 @@ impl Reader {
     }
 
     /// The current files after that of a version in its directory, of so many names and some more.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn following(&self, version: VersionId, limit: usize) -> Result<Vec<VersionId>> {
         let mut statement = self.connection().prepare_cached(
             "SELECT version FROM (
@@ -113,9 +98,6 @@ impl Reader {
     }
 
     /// The directory that this one lies in.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn parent(&self, directory: NameId) -> Result<Option<NameId>> {
         let mut statement = self.connection().prepare_cached("SELECT parent FROM name WHERE id = ?1")?;
         let parent: Option<NameId> = statement.query_row([directory], |row| row.get(0)).optional()?;
@@ -123,9 +105,6 @@ impl Reader {
     }
 
     /// A size that about half of the current files do not reach, in bytes, by a sample of them; none if no size is known.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn median_size(&self) -> Result<Option<u64>> {
         let last: i64 =
             self.connection().query_row("SELECT COALESCE(max(id), 0) FROM version", [], |row| row.get(0))?;
@@ -196,9 +175,6 @@ impl Reader {
     }
 
     /// Where the content of a version is, if it is known to be anywhere but at its Source.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn place(&self, version: VersionId) -> Result<Option<Place>> {
         let mut statement = self.connection().prepare_cached(&format!(
             "SELECT o.sha256, o.size, o.verified, o.used, {MEMBER} FROM version v LEFT JOIN object o ON o.id = v.object
@@ -217,9 +193,6 @@ impl Reader {
 
     /// Versions of the current tree that have no content in the store, and their sizes, in the order of their numbers,
     /// after `after` and up to `upto`: what `content=all` still has to fetch.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn missing(&self, after: i64, upto: i64, limit: usize) -> Result<Vec<(VersionId, Option<u64>)>> {
         let mut statement = self.connection().prepare_cached(&format!(
             "SELECT id, size FROM version v WHERE id > ?1 AND id <= ?3 AND until IS NULL AND object IS NULL
@@ -234,9 +207,6 @@ impl Reader {
 
     /// How many versions of the current tree have no content in the store, and the last of them. Reads a row for each version:
     /// not for a request that somebody waits for.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn count_missing(&self) -> Result<(u64, i64)> {
         let mut statement = self.connection().prepare_cached(&format!(
             "SELECT count(*), COALESCE(max(id), 0) FROM version v
@@ -248,9 +218,6 @@ impl Reader {
 
     /// Visits the files of the current tree at or below a name: version, size, and whether its content is
     /// in the store.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn below(&self, name: NameId, mut visit: impl FnMut(VersionId, Option<u64>, bool)) -> Result<()> {
         let mut statement = self.connection().prepare_cached(&format!(
             "WITH RECURSIVE below (id) AS (
@@ -267,9 +234,6 @@ impl Reader {
     }
 
     /// How many files of the current tree are at or below a name.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn count_below(&self, name: NameId) -> Result<u64> {
         let mut statement = self.connection().prepare_cached(&format!(
             "WITH RECURSIVE below (id) AS (
@@ -280,9 +244,6 @@ impl Reader {
     }
 
     /// The number of the live name at this path from the root of the mount.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn find(&self, path: &str) -> Result<Option<NameId>> {
         let mut at = ROOT;
         let mut statement = self
@@ -298,25 +259,16 @@ impl Reader {
     }
 
     /// A fact about the cache as a whole.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn meta(&self, key: &str) -> Result<Option<String>> {
         meta(self.connection(), key)
     }
 
     /// The sets, in the order in which they were made.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn sets(&self) -> Result<Vec<SetRow>> {
         sets(self.connection())
     }
 
     /// Sums over what is cached. Reads a row for each: not for a request that somebody waits for.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn totals(&self) -> Result<Totals> {
         // By what is here, which may be little, and not by all versions that there ever were.
         let wanted = self.wanted()?;
@@ -337,9 +289,6 @@ impl Reader {
     }
 
     /// Whether this name or one it lies in is pinned.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn pinned(&self, name: NameId) -> Result<bool> {
         let mut statement = self.connection().prepare_cached(
             "WITH RECURSIVE up (id) AS (

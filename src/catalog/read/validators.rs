@@ -13,17 +13,11 @@ type Result<T> = std::result::Result<T, CatalogError>;
 
 impl Reader {
     /// Whether there is, or was, a resource of which neither a hash nor a time of modification is listed.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn has_timeless(&self) -> Result<bool> {
         Ok(self.meta(TIMELESS)?.is_some())
     }
 
     /// What the server said of the content of a current version.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn known_content(&self, version: VersionId) -> Result<Option<KnownContent>> {
         let mut statement = self.connection().prepare_cached(
             "SELECT v.etag, v.last_modified, m.type, v.checked FROM validators v LEFT JOIN media m ON m.id = v.media
@@ -37,9 +31,6 @@ impl Reader {
     }
 
     /// The current versions whose content is here, and that neither a hash nor a time tells from others.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn timeless(&self) -> Result<Vec<VersionId>> {
         if !self.has_timeless()? {
             return Ok(Vec::new());

@@ -72,9 +72,6 @@ impl Found {
 
 impl Reader {
     /// All versions of a resource, the newest first.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn versions_of(&self, resource: NameId) -> Result<Vec<VersionLog>> {
         let Some((own_name, uri)) = self.resource_name(resource)? else { return Ok(Vec::new()) };
         let mut places = self.memento_places(resource)?;
@@ -107,17 +104,11 @@ impl Reader {
     }
 
     /// The extension that the names of a resource's versions have, with its dot.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn versions_extension(&self, resource: NameId) -> Result<String> {
         Ok(self.resource_name(resource)?.map(|(name, _)| extension(&name).to_owned()).unwrap_or_default())
     }
 
     /// The URI of a resource.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn resource_uri(&self, resource: NameId) -> Result<String> {
         Ok(self.resource_name(resource)?.map(|(_, uri)| uri).unwrap_or_default())
     }
@@ -139,9 +130,6 @@ impl Reader {
     }
 
     /// Whether it is known where a version can be had.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn can_be_had(&self, version: VersionId) -> Result<bool> {
         let mut statement = self.connection().prepare_cached(concat!(
             "SELECT EXISTS (SELECT 1 FROM version v WHERE v.id = ?1 AND (v.until IS NULL OR v.object IS NOT NULL
@@ -156,9 +144,6 @@ impl Reader {
 
     /// What the newest versions of a resource that say so link to under a relation type (core 14.6: `timemap`,
     /// `timegate`), as written.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn linked_from(&self, resource: NameId, relation: &str) -> Result<Vec<String>> {
         let mut statement = self.connection().prepare_cached(&format!(
             "{OWN} SELECT extra, begin, id FROM (

@@ -132,9 +132,6 @@ impl Transaction<'_> {
     }
 
     /// The other versions that an entry of a manifest beside a list links to.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn linked_beside(&mut self, directory: NameId, record: &Record) -> Result<()> {
         if record.mementos.is_empty() {
             return Ok(());
@@ -230,9 +227,6 @@ impl Transaction<'_> {
     }
 
     /// Versions of a resource that links or archives tell of.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn put_mementos(&mut self, resource: NameId, told: &[Memento]) -> Result<()> {
         let mut known = self.versions_known(resource)?;
         let mut places = self.places_known(resource, &urls(told))?;
@@ -508,9 +502,6 @@ impl Transaction<'_> {
     }
 
     /// What was asked of the versions of a resource.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn put_timemap(&self, resource: NameId, row: &TimeMapRow) -> Result<()> {
         self.connection()
             .prepare_cached(
@@ -521,9 +512,6 @@ impl Transaction<'_> {
     }
 
     /// A server answered for a place of a version.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn place_is(&self, version: VersionId, url: &str, answered: Answered) -> Result<()> {
         let (gone, original) = (answered == Answered::Gone, answered == Answered::Original);
         self.connection()

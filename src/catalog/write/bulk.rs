@@ -41,9 +41,6 @@ struct Run<'r> {
 impl Transaction<'_> {
     /// Brings resources of a list into the tree, in their order, as [`Transaction::upsert`] does; tells of each
     /// what it came to. `directory` is the set's.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn upsert_all(
         &mut self,
         rset: SetId,

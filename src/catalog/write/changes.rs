@@ -88,9 +88,6 @@ pub struct ToldChange<'r> {
 impl Transaction<'_> {
     /// Brings one change of a set into the tree, under the directory that is the set's. Returns the version that it made, or that
     /// is known to be its.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn change(
         &mut self,
         rset: SetId,
@@ -290,9 +287,6 @@ impl Transaction<'_> {
     }
 
     /// Whether a resource is in the tree, by a version that began before the time of this record.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn began_before(&mut self, directory: NameId, record: &Record) -> Result<bool> {
         let Some((_, Some((_, version)))) = self.resource(directory, record)? else { return Ok(false) };
         let begin: Datetime = self
@@ -634,9 +628,6 @@ impl Transaction<'_> {
     /// Of versions of a resource that began at one moment, this one comes after those of `told`; those that nobody told of come
     /// after it if they are `later`, and before it if not. Readers go by the numbers of versions, so whatever is moved gets a
     /// new one. None where the order of them cannot be told: some have the same bytes, or the resource went between them.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn comes_after(&mut self, version: VersionId, told: &[VersionId], later: bool) -> Result<Option<Moved>> {
         let (name, begin): (NameId, Datetime) = self
             .connection()

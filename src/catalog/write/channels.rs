@@ -31,9 +31,6 @@ pub struct NewDelivery<'d> {
 
 impl Transaction<'_> {
     /// The number of a channel, made where there is none.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn channel(&self, rset: SetId, url: &str, capability: Capability) -> Result<i64> {
         Ok(self
             .connection()
@@ -45,9 +42,6 @@ impl Transaction<'_> {
     }
 
     /// Keeps the subscription of a channel, or that there is none.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn put_subscription(&self, channel: i64, subscription: Option<&Subscription>) -> Result<()> {
         self.connection().execute(
             "UPDATE channel SET token = ?2, callback = ?3, secret = ?4, hub = ?5, topic = ?6, expires = ?7 WHERE id = ?1",
@@ -65,9 +59,6 @@ impl Transaction<'_> {
     }
 
     /// Notes up to when the notifications of a channel are in the tree.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn channel_joins(&self, channel: i64, until: Option<Datetime>) -> Result<()> {
         self.connection()
             .prepare_cached("UPDATE channel SET cursor = ?2 WHERE id = ?1")?
@@ -76,9 +67,6 @@ impl Transaction<'_> {
     }
 
     /// Keeps what was delivered on a channel, and returns its number; none if the same one came before.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn deliver(&self, channel: i64, delivery: &NewDelivery<'_>) -> Result<Option<i64>> {
         let NewDelivery { came, reading, digest, body } = *delivery;
         let known = self
@@ -114,9 +102,6 @@ impl Transaction<'_> {
     }
 
     /// These deliveries are dealt with.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn delivered(&self, channel: i64, deliveries: &[i64]) -> Result<()> {
         let mut done = self.connection().prepare_cached("UPDATE delivery SET done = 1, body = x'' WHERE id = ?1")?;
         for id in deliveries {

@@ -15,9 +15,6 @@ type Result<T> = std::result::Result<T, CatalogError>;
 impl Transaction<'_> {
     /// Content of a version has come into the store. Its size becomes known if it was not. What was shown of a version and is
     /// not that of the content makes it a successor's. Returns whether the store did not have it before.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn store(&mut self, version: VersionId, content: &Content, now: Datetime) -> Result<bool> {
         let size = i64::try_from(content.size).unwrap_or(i64::MAX);
         let other: Option<bool> = self
@@ -65,9 +62,6 @@ impl Transaction<'_> {
     }
 
     /// The size of a version has become known.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn settle_size(&self, version: VersionId, size: u64) -> Result<()> {
         self.connection()
             .prepare_cached("UPDATE version SET size = ?2, settled = 1 WHERE id = ?1 AND size IS NULL")?
@@ -77,9 +71,6 @@ impl Transaction<'_> {
 
     /// A current version turned out not to be what its size said, or what was served of it: a successor
     /// takes its name, with the content that was found, or else with nothing known beyond the list.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn supersede(&mut self, version: VersionId, content: Option<&Content>, now: Datetime) -> Result<bool> {
         let row: Option<(NameId, NameId, String)> = self
             .connection()
@@ -165,9 +156,6 @@ impl Transaction<'_> {
     }
 
     /// Content was read just now.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn touch(&self, sha256: &[u8; 32], now: Datetime) -> Result<()> {
         self.connection()
             .prepare_cached("UPDATE object SET used = ?2 WHERE sha256 = ?1")?
@@ -176,9 +164,6 @@ impl Transaction<'_> {
     }
 
     /// Content has left the store.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn forget_object(&self, object: i64) -> Result<()> {
         self.connection()
             .prepare_cached(
@@ -191,9 +176,6 @@ impl Transaction<'_> {
     }
 
     /// The content with this digest turned out to be missing or damaged. Returns its size, if it was known.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn forget_content(&self, sha256: &[u8; 32]) -> Result<Option<u64>> {
         let found: Option<(i64, i64)> = self
             .connection()
@@ -207,9 +189,6 @@ impl Transaction<'_> {
     }
 
     /// All content of now is known to have reached the disk.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn all_durable(&self) -> Result<()> {
         self.connection().execute("UPDATE object SET durable = 1 WHERE durable = 0", [])?;
         self.connection().execute("UPDATE package SET durable = 1 WHERE durable = 0 AND bytes > 0", [])?;
@@ -217,9 +196,6 @@ impl Transaction<'_> {
     }
 
     /// Keeps the content of a name and of all below it.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn pin(&self, name: NameId) -> Result<()> {
         self.connection().execute("INSERT OR IGNORE INTO pin (name) VALUES (?1)", [name])?;
         Ok(())

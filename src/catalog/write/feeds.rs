@@ -13,9 +13,6 @@ type Result<T> = std::result::Result<T, CatalogError>;
 
 impl Writer {
     /// Keeps what a set offers, if that is not what was known.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn keep_offers(&mut self, rset: SetId, offers: &[Offer]) -> Result<()> {
         let known = self.readers().ask(|reader| reader.offers(rset))?;
         if known.len() == offers.len() && offers.iter().all(|offer| known.contains(offer)) {
@@ -41,9 +38,6 @@ impl Writer {
 
 impl Transaction<'_> {
     /// Says that this step is a sync of its set, which the log is to tell of.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn begin_sync(&mut self) -> Result<()> {
         let last: i64 = self.connection().query_row("SELECT COALESCE(max(id), 0) FROM sync", [], |row| row.get(0))?;
         self.sync = Some(last + 1);
@@ -51,9 +45,6 @@ impl Transaction<'_> {
     }
 
     /// Notes what the sync of this step did, and from what.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn end_sync(&self, rset: SetId, how: &str, tally: &Tally) -> Result<()> {
         let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         let last = || self.connection().query_row("SELECT COALESCE(max(id), 0) + 1 FROM sync", [], |row| row.get(0));
@@ -74,9 +65,6 @@ impl Transaction<'_> {
     }
 
     /// Keeps how far a Change List or Change Dump was followed.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn put_feed(&self, rset: SetId, feed: &Feed) -> Result<()> {
         let beside = feed.beside.as_ref();
         self.connection()
@@ -115,9 +103,6 @@ impl Transaction<'_> {
 
     /// The lists changed the tree: what its feeds report is read again, whether they have changed or not. The edition of each
     /// stays known, to tell what has happened since that.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn reread_feeds(&self, rset: SetId) -> Result<()> {
         self.connection().execute(
             "UPDATE feed SET etag = NULL, last_modified = NULL, beside_etag = NULL, beside_last_modified = NULL, read = x''
@@ -128,9 +113,6 @@ impl Transaction<'_> {
     }
 
     /// Lists of resources that are complete, and of this time, make up for changes that were lost before.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn lists_make_up(&self, rset: SetId, at: Option<Datetime>) -> Result<()> {
         self.connection().execute(
             "UPDATE feed SET lost = NULL WHERE rset = ?1 AND lost <= ?2",
@@ -141,9 +123,6 @@ impl Transaction<'_> {
 
     /// Notes that newer lists were applied: changes that a feed lists from where it was followed, or from the former cursor of the
     /// set, `before`, are not in the history yet.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn note_history_gap(&self, rset: SetId, before: Option<Datetime>) -> Result<()> {
         self.connection().execute(
             "UPDATE feed SET history_from = max(cursor, COALESCE(?2, cursor)) WHERE rset = ?1 AND history_from IS NULL",
@@ -153,9 +132,6 @@ impl Transaction<'_> {
     }
 
     /// Forgets a feed that newer lists replaced, but for the time from which its changes are not in the history.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn replace_feed(&self, rset: SetId, feed: &Feed) -> Result<()> {
         let known = "SELECT rset, root, capability, max(COALESCE(history_from, cursor), COALESCE(cursor, history_from))
                      FROM feed WHERE rset = ?1 AND root = ?2 AND COALESCE(history_from, cursor) IS NOT NULL";
@@ -169,9 +145,6 @@ impl Transaction<'_> {
     }
 
     /// Notes why a feed cannot be followed, and since when it is `missed`. How far it was followed does not change.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn note_feed_failure(&self, rset: SetId, feed: &Feed) -> Result<()> {
         let missed = feed.missed.map(Datetime::nanos);
         let known = self
@@ -182,9 +155,6 @@ impl Transaction<'_> {
     }
 
     /// Forgets the feeds of a set that are at none of these roots.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn forget_feeds(&self, rset: SetId, roots: &[String]) -> Result<()> {
         let roots = serde_json::to_string(roots).unwrap_or_else(|_| "[]".to_owned());
         for table in ["feed", "feed_replaced"] {

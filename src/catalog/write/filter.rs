@@ -21,9 +21,6 @@ pub(in crate::catalog) const PAGE: i64 = 10_000;
 
 impl Transaction<'_> {
     /// Notes for which selection lists of a set were left alone; none if all were read.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn note_selected(&self, rset: SetId, selected: &[String]) -> Result<()> {
         set_meta(self.connection(), &selected_key(rset), &selected.join("\n"))
     }
@@ -115,9 +112,6 @@ impl Transaction<'_> {
 
     /// Shows what the filter of this step admits, and nothing else, if that is not so already. Returns whether anything was
     /// to be done.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn refilter(&mut self) -> Result<bool> {
         let wanted = self.filter.wish().text();
         let known = meta(self.connection(), KEY)?.unwrap_or_default();

@@ -10,9 +10,6 @@ type Result<T> = std::result::Result<T, CatalogError>;
 
 impl Transaction<'_> {
     /// Notes the edition of lists that have no time of their own, which were read whole just now; it was not begun before `begun`.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn note_edition(&self, rset: SetId, edition: &str, begun: Option<Datetime>) -> Result<()> {
         set_meta(self.connection(), &format!("edition {rset}"), &format!("{edition} {}", self.now.nanos()))?;
         match begun {
@@ -22,9 +19,6 @@ impl Transaction<'_> {
     }
 
     /// When another edition of lists without a time was read last, by our clock, if this is not the one that was noted then.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn edition_before(&self, rset: SetId, edition: &str) -> Result<Option<Datetime>> {
         let known = meta(self.connection(), &format!("edition {rset}"))?;
         let known = known.as_deref().and_then(|text| text.split_once(' ')).filter(|(known, _)| *known != edition);
@@ -32,9 +26,6 @@ impl Transaction<'_> {
     }
 
     /// Whether this is the edition of lists without a time that was noted last.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn is_edition_known(&self, rset: SetId, edition: &str) -> Result<bool> {
         let known = meta(self.connection(), &format!("edition {rset}"))?;
         Ok(known.as_deref().and_then(|text| text.split_once(' ')).is_some_and(|(known, _)| known == edition))
@@ -42,9 +33,6 @@ impl Transaction<'_> {
 
     /// Whether documents of lists that may be being written are to be waited for: until they have been in this state for so long,
     /// in nanoseconds. Under `key` it is kept since when; it begins if `begins` is set.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn waits(&self, key: &str, state: &str, begins: bool, long: i64) -> Result<bool> {
         let known = meta(self.connection(), key)?;
         let known = known.as_deref().and_then(|text| text.split_once(' ')).filter(|(known, _)| *known == state);
@@ -59,9 +47,6 @@ impl Transaction<'_> {
     }
 
     /// Forgets since when documents are waited for under `key`.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn stop_waiting(&self, key: &str) -> Result<()> {
         match meta(self.connection(), key)?.is_none_or(|known| known.is_empty()) {
             true => Ok(()),

@@ -17,9 +17,6 @@ type Result<T> = std::result::Result<T, CatalogError>;
 
 impl Transaction<'_> {
     /// A patch in a package makes a version of the one before it.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn attach_patch(&self, version: VersionId, media: &str, row: &MemberRow) -> Result<()> {
         self.connection()
             .prepare_cached(
@@ -41,9 +38,6 @@ impl Transaction<'_> {
     }
 
     /// The member that a version has as its content has been looked at.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn member_is(&self, looked: &Looked) -> Result<()> {
         let counts = self
             .connection()
@@ -89,9 +83,6 @@ impl Transaction<'_> {
     }
 
     /// Gives a version that was just brought into the tree from a manifest a member as its content.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn attach(&self, version: VersionId, record: &Record, row: &MemberRow) -> Result<Attached> {
         if self.recent.same(record) == Some(version) && record.size.is_some() {
             self.attach_to_new(version, record, row)?;
@@ -122,9 +113,6 @@ impl Transaction<'_> {
     /// Gives the current version of the resource that `record` describes, as a manifest has it, a member
     /// as its content, if what is listed of it is the same: by hash, else by length and time; by length
     /// alone only if the list is as old as the manifest.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn attach_to_listed(
         &mut self,
         directory: NameId,

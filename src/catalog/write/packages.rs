@@ -14,9 +14,6 @@ type Result<T> = std::result::Result<T, CatalogError>;
 
 impl Transaction<'_> {
     /// A package of a set as its dump lists it: the one that is known, or a new one. Returns its number.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn put_package(&self, row: &PackageRow) -> Result<PackageId> {
         let hashes = (!row.hashes.is_empty()).then(|| row.hashes.to_bytes());
         Ok(self
@@ -44,9 +41,6 @@ impl Transaction<'_> {
     }
 
     /// A server has shown how large a package is, and how to tell whether it changed.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn package_found(&self, id: PackageId, size: u64, validator: Option<&str>) -> Result<()> {
         self.connection()
             .prepare_cached(
@@ -57,9 +51,6 @@ impl Transaction<'_> {
     }
 
     /// A package is written anew as a ZIP file, of this size once that is known.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn package_recast(&self, id: PackageId, size: Option<u64>) -> Result<()> {
         self.connection()
             .prepare_cached("UPDATE package SET recast = 1, size = ?2, epoch = epoch + (?2 IS NOT NULL) WHERE id = ?1")?
@@ -68,18 +59,12 @@ impl Transaction<'_> {
     }
 
     /// What the server has of a package is something else than it was: it may be a ZIP file now.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn package_renewed(&self, id: PackageId) -> Result<()> {
         self.connection().execute("UPDATE package SET recast = 0 WHERE id = ?1", [id])?;
         self.package_gone(id, true)
     }
 
     /// So much of a package is here. Returns how many bytes were before.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn package_has(&self, id: PackageId, here: PackageBytes, now: Datetime) -> Result<u64> {
         let PackageBytes { bytes, whole, doubtful } = here;
         let before: Option<i64> = self
@@ -111,18 +96,12 @@ impl Transaction<'_> {
     }
 
     /// Versions have been given the members of a package.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn package_indexed(&self, id: PackageId) -> Result<()> {
         self.connection().execute("UPDATE package SET indexed = 1 WHERE id = ?1", [id])?;
         Ok(())
     }
 
     /// A package was read from.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn touch_package(&self, id: PackageId, now: Datetime) -> Result<()> {
         self.connection()
             .prepare_cached("UPDATE package SET used = ?2 WHERE id = ?1")?
@@ -132,9 +111,6 @@ impl Transaction<'_> {
 
     /// The bytes of a package have left the store. Its members can still be had from its Source; `again`:
     /// it is brought here anew if it was to be here before.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn package_gone(&self, id: PackageId, again: bool) -> Result<()> {
         self.connection().execute(
             "UPDATE package SET whole = 0, wanted = wanted AND ?2, bytes = 0, doubtful = 0, durable = 0, size = NULL,
@@ -146,9 +122,6 @@ impl Transaction<'_> {
     }
 
     /// Forgets a package and its members.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn forget_package(&self, id: PackageId) -> Result<()> {
         self.connection().execute("DELETE FROM member WHERE package = ?1", [id])?;
         self.connection().execute("DELETE FROM patch WHERE package = ?1", [id])?;
@@ -158,9 +131,6 @@ impl Transaction<'_> {
 
     /// Forgets the packages of a set that no version has content in and that are none of these; returns
     /// their numbers.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn forget_idle_packages(&self, rset: SetId, kept: &[PackageId]) -> Result<Vec<PackageId>> {
         let idle: Vec<PackageId> = self
             .connection()

@@ -125,9 +125,6 @@ struct Written {
 
 impl Transaction<'_> {
     /// A list that was made at a moment has this. Returns the version that was in force then, if there is one now.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn listed_then(&mut self, past: &mut Past, at: Datetime, record: &Record) -> Result<Option<VersionId>> {
         let (at, modified) = (at, record.mtime);
         // What was modified while the list was made is listed as it was then.
@@ -150,9 +147,6 @@ impl Transaction<'_> {
     }
 
     /// A change that happened at a moment of its own. Returns the version that it made, if it has one now.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn changed_then(&mut self, past: &mut Past, record: &Record, kind: Change) -> Result<Option<VersionId>> {
         let (moment, how) = (record.begin, How::change(kind, true));
         let known = self.known_past(past, record)?;
@@ -178,9 +172,6 @@ impl Transaction<'_> {
     }
 
     /// Whether a resource has too many versions to add another between them in a time that is bounded.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn has_many_versions(&mut self, past: &Past, record: &Record) -> Result<bool> {
         let Some((names, _)) = self.resource(past.directory, record)? else { return Ok(false) };
         let mut statement = self.connection().prepare_cached(
@@ -191,9 +182,6 @@ impl Transaction<'_> {
 
     /// What a complete list of a moment does not have was not there then: of some resources, after the name with this number.
     /// Returns the number to go on from; none when all are looked at, and the list is known as complete.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn absent_then(&mut self, past: &mut Past, at: Datetime, after: NameId) -> Result<Option<NameId>> {
         let moment = at;
         let page: Vec<(NameId, bool)> = self
@@ -229,9 +217,6 @@ impl Transaction<'_> {
     }
 
     /// Whether a version is in force no more.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn is_of_the_past(&self, version: VersionId) -> Result<bool> {
         let mut statement = self.connection().prepare_cached("SELECT until IS NOT NULL FROM version WHERE id = ?1")?;
         Ok(statement.query_row([version], |row| row.get(0))?)

@@ -13,9 +13,6 @@ type Result<T> = std::result::Result<T, CatalogError>;
 
 impl Transaction<'_> {
     /// Notes that what happened between two moments was not followed.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn put_gap(&self, rset: SetId, begin: Option<Datetime>, until: Datetime) -> Result<()> {
         self.connection()
             .prepare_cached(
@@ -38,9 +35,6 @@ impl Transaction<'_> {
     }
 
     /// Notes what came of a document of an archive.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn put_archived(&self, rset: SetId, row: &ArchivedRow) -> Result<()> {
         self.connection()
             .prepare_cached(

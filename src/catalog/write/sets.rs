@@ -18,9 +18,6 @@ type Result<T> = std::result::Result<T, CatalogError>;
 
 impl Transaction<'_> {
     /// The set described by `key`, made where there is none: at the root, or in the directory `label`.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn set(&mut self, key: &str, label: &str, own_directory: bool) -> Result<SetId> {
         let known: Option<SetId> =
             self.transaction.query_row("SELECT id FROM rset WHERE key = ?1", [key], |row| row.get(0)).optional()?;
@@ -40,9 +37,6 @@ impl Transaction<'_> {
     }
 
     /// Keeps what is known of a document, and returns its number.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn put_document(&self, rset: SetId, document: &DocumentRow) -> Result<DocumentId> {
         Ok(self
             .transaction
@@ -71,18 +65,12 @@ impl Transaction<'_> {
     }
 
     /// Lets all documents of a set be read again, whether they changed or not.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn forget_validators(&self, rset: SetId) -> Result<()> {
         self.transaction.execute("UPDATE document SET etag = NULL, last_modified = NULL WHERE rset = ?1", [rset])?;
         Ok(())
     }
 
     /// Forgets the documents of a set that are none of these.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn forget_documents(&self, rset: SetId, kept: &HashSet<DocumentId>) -> Result<()> {
         let known: Vec<DocumentId> = self
             .transaction
@@ -96,9 +84,6 @@ impl Transaction<'_> {
     }
 
     /// Notes how a sync of a set ended.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn finish_set(&self, rset: SetId, result: &SyncResult) -> Result<()> {
         self.transaction.execute(
             "UPDATE rset SET state = ?2, cursor = max(COALESCE(?3, cursor), COALESCE(cursor, ?3)),
@@ -119,9 +104,6 @@ impl Transaction<'_> {
 
     /// Notes that changes were applied, the oldest of them at `oldest`, while not all of the lists is in the tree: changes that are
     /// older than one of its documents may lie over what that lists.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn note_changes_over_lists(&self, rset: SetId, oldest: Datetime) -> Result<()> {
         let newer = "SELECT EXISTS (SELECT 1 FROM document WHERE rset = ?1 AND COALESCE(at, ?3) > ?2)";
         let is_older: bool =
@@ -133,35 +115,23 @@ impl Transaction<'_> {
     }
 
     /// Notes that no older change lies over what the lists of a set list.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn lists_are_on_top(&self, rset: SetId) -> Result<()> {
         set_meta(self.connection(), &changes_over_lists_key(rset), "")
     }
 
     /// Whether a change may lie over what newer lists of a set list. Of a cache in which neither was ever noted, that is so where
     /// not all of its lists is in the tree.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn has_changes_over_lists(&self, rset: SetId, state: SetState) -> Result<bool> {
         let noted = meta(self.connection(), &changes_over_lists_key(rset))?;
         Ok(noted.map_or(matches!(state, SetState::Partial | SetState::Held), |noted| !noted.is_empty()))
     }
 
     /// Has the lists of a set read with its next sync, or looked at.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn want_lists(&self, rset: SetId) -> Result<()> {
         set_meta(self.connection(), &listed_key(rset), "")
     }
 
     /// Notes that the changes of a set were followed, and from what.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn followed(&self, rset: SetId, state: SetState, how: &str, why: &str) -> Result<()> {
         self.transaction.execute(
             "UPDATE rset SET state = ?2, synced = ?3, follows = ?4, follows_why = ?5 WHERE id = ?1",
@@ -171,9 +141,6 @@ impl Transaction<'_> {
     }
 
     /// Notes what a set is first filled from, and why.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn set_seed(&self, rset: SetId, seed: &Seed) -> Result<()> {
         self.transaction
             .execute("UPDATE rset SET seed = ?2, why = ?3 WHERE id = ?1", params![rset, seed.from, seed.why])?;
@@ -188,17 +155,11 @@ fn changes_over_lists_key(rset: SetId) -> String {
 
 impl Writer {
     /// Notes that the lists of a set were read or found unchanged.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn note_listed(&self, rset: SetId, when: Datetime) -> Result<()> {
         self.set_meta(&listed_key(rset), &when.nanos().to_string())
     }
 
     /// Notes why not all of a set is in step; `None` if it is.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn note_behind(&self, rset: SetId, why: Option<&str>) -> Result<()> {
         self.set_meta(&behind_key(rset), why.unwrap_or_default())
     }

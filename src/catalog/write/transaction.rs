@@ -201,9 +201,6 @@ impl<'w> Transaction<'w> {
     }
 
     /// Brings one resource of a list into the tree. `directory` is the set's.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn upsert(
         &mut self,
         rset: SetId,
@@ -642,18 +639,12 @@ impl<'w> Transaction<'w> {
     }
 
     /// How many live files there were of a set when this step was begun.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn resources_before(&self, rset: SetId) -> Result<u64> {
         let mut statement = self.transaction.prepare_cached("SELECT resources FROM rset WHERE id = ?1")?;
         Ok(statement.query_row([rset], |row| row.get::<_, i64>(0))?.unsigned_abs())
     }
 
     /// The live files of a set that no list of this step named.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn unseen(&self, rset: SetId) -> Result<Unseen> {
         let mut unseen = Unseen::default();
         let doubtful = self.each_unseen(rset, |_| unseen.gone += 1)?;
@@ -701,9 +692,6 @@ impl<'w> Transaction<'w> {
     /// What [`Transaction::unseen`] counts stays, but is no longer said to be in the document that
     /// listed it last: that was read, and does not list it any more. When all documents of the set
     /// have been read whole, it goes.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn disown_unseen(&self, rset: SetId) -> Result<()> {
         let mut versions = Vec::new();
         self.each_unseen(rset, |gone| versions.push(gone.version))?;
@@ -717,9 +705,6 @@ impl<'w> Transaction<'w> {
     }
 
     /// Takes out of the current tree what [`Transaction::unseen`] counts, as of the moment `at`.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn delete_unseen(&mut self, rset: SetId, at: Datetime) -> Result<u64> {
         let mut all = Vec::new();
         self.each_unseen(rset, |gone| all.push(gone))?;

@@ -12,9 +12,6 @@ type Result<T> = std::result::Result<T, CatalogError>;
 
 impl Transaction<'_> {
     /// Keeps what the server said of the content of a version, if that is current still.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn put_known_content(&mut self, version: VersionId, known: &KnownContent) -> Result<()> {
         let media = self.media(known.media.as_deref())?;
         self.connection()

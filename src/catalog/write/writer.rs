@@ -67,41 +67,26 @@ impl Writer {
     }
 
     /// A fact about the cache as a whole.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn meta(&self, key: &str) -> Result<Option<String>> {
         meta(&self.connection, key)
     }
 
     /// Keeps a fact about the cache as a whole.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn set_meta(&self, key: &str, value: &str) -> Result<()> {
         set_meta(&self.connection, key, value)
     }
 
     /// The generation of all inode numbers of this cache.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn generation(&self) -> Result<u64> {
         Ok(self.meta("generation")?.and_then(|value| value.parse().ok()).unwrap_or(1))
     }
 
     /// The sets, in the order in which they were made.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn sets(&self) -> Result<Vec<SetRow>> {
         sets(&self.connection)
     }
 
     /// The documents that a set was made from.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn documents(&self, rset: SetId) -> Result<Vec<DocumentRow>> {
         let mut statement = self.connection.prepare_cached(
             "SELECT id, url, etag, last_modified, at, part, entries, package, next FROM document WHERE rset = ?1 ORDER BY id",
@@ -124,9 +109,6 @@ impl Writer {
 
     /// Begins a step. Until it is committed, nobody sees it. A `durable` step has reached the disk when
     /// it is committed; another one may be lost, whole, with the machine's power.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn begin(&mut self, durable: bool) -> Result<Transaction<'_>> {
         self.connection.pragma_update(None, "synchronous", if durable { "FULL" } else { "NORMAL" })?;
         let number =
@@ -163,9 +145,6 @@ impl Writer {
     /// Writes what the write-ahead log holds back into the database, and empties it. Readers that begin wait for a moment:
     /// where one is always reading, there would be no end to the log. Returns false if some went on reading; then the log
     /// is emptied later.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn checkpoint(&self) -> Result<bool> {
         let _gate = self.gate.close();
         self.connection.busy_timeout(CHECKPOINT_PATIENCE)?;
@@ -175,9 +154,6 @@ impl Writer {
     }
 
     /// Bytes of all content in the store.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn stored_bytes(&self) -> Result<u64> {
         let sum: i64 = self.connection.query_row(
             "SELECT (SELECT COALESCE(sum(size), 0) FROM object) + (SELECT COALESCE(sum(bytes), 0) FROM package)",
@@ -189,9 +165,6 @@ impl Writer {
 
     /// Content that may be let go, least recently used first, after one such. What was superseded after `since` by
     /// our clock is not offered, nor the last three of a resource: it is history. Packages are, or one superseded member would keep all of a package for ever.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn evictable(&self, limit: usize, after: Option<&Evictable>, since: Datetime) -> Result<Vec<Evictable>> {
         let mut statement = self.connection.prepare_cached(&format!(
             "SELECT used, place, sha256, size, id FROM (
@@ -212,9 +185,6 @@ impl Writer {
 
     /// Content of nothing but history that is not kept any more: superseded before `since` by our clock, and not of
     /// the last three of its resource. What no resource has is let go, too. Goes on after one such.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn expired(&self, limit: usize, after: Option<&Evictable>, since: Datetime) -> Result<Vec<Evictable>> {
         let mut statement = self.connection.prepare_cached(&format!(
             "SELECT used, place, sha256, size, id FROM (
@@ -234,9 +204,6 @@ impl Writer {
     }
 
     /// The names of all versions whose content is kept there, if anything is pinned at all.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn names_that_may_be_pinned(&self, of: &Evictable) -> Result<Vec<NameId>> {
         let question = match of.stored {
             Stored::Object(_) => "SELECT DISTINCT name FROM version WHERE object = ?1 AND EXISTS (SELECT 1 FROM pin)",
@@ -251,9 +218,6 @@ impl Writer {
     }
 
     /// Packages that are not known to have reached the disk.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn packages_not_durable(&self) -> Result<Vec<PackageId>> {
         let mut statement = self.connection.prepare_cached("SELECT id FROM package WHERE durable = 0 AND bytes > 0")?;
         let rows = statement.query_map([], |row| row.get(0))?;
@@ -261,9 +225,6 @@ impl Writer {
     }
 
     /// Content that is not known to have reached the disk.
-    ///
-    /// # Errors
-    /// If SQLite fails.
     pub fn not_durable(&self) -> Result<Vec<(i64, [u8; 32])>> {
         let mut statement = self.connection.prepare_cached("SELECT id, sha256 FROM object WHERE durable = 0")?;
         let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
