@@ -27,13 +27,14 @@ mod tests;
 mod versions;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post};
 use bytes::Bytes;
+use parking_lot::RwLock;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 
@@ -132,7 +133,7 @@ impl Source {
             tick.tick().await;
             loop {
                 tick.tick().await;
-                content.write().unwrap_or_else(PoisonError::into_inner).change(Datetime::now());
+                content.write().change(Datetime::now());
             }
         });
         tokio::spawn(serve(listener, router, life));

@@ -31,9 +31,10 @@ mod xmpp;
 
 use crate::catalog::SetId;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -159,7 +160,7 @@ impl Notifier {
             up: HashMap::new(),
         };
         let task = tokio::spawn(supervisor.run());
-        *self.supervisor.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+        *self.supervisor.lock() = Some(task);
     }
 
     /// How all channels stand that the Source offers.
@@ -188,10 +189,10 @@ impl Notifier {
     /// Takes leave of all hubs. What does not answer within moments keeps its lease: that ends by itself.
     pub async fn close(&self) {
         // The supervisor would join them again.
-        if let Some(supervisor) = self.supervisor.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(supervisor) = self.supervisor.lock().take() {
             supervisor.abort();
         }
-        let joined = std::mem::take(&mut *self.joined.lock().unwrap_or_else(PoisonError::into_inner));
+        let joined = std::mem::take(&mut *self.joined.lock());
         joined.into_values().for_each(|task| task.abort());
         if tokio::time::timeout(FAREWELL, websub::leave_all(&self.context)).await.is_err() {
             tracing::info!(
@@ -301,7 +302,7 @@ impl Supervisor {
     fn leave_others(&mut self, wanted: &HashMap<i64, &OfferedChannel>) {
         let Self { context, joined, leaving, .. } = self;
         leaving.retain(|_, task| !task.is_finished());
-        joined.lock().unwrap_or_else(PoisonError::into_inner).retain(|id, task| {
+        joined.lock().retain(|id, task| {
             let stays = wanted.contains_key(id) && !task.is_finished();
             if !stays {
                 task.abort();
@@ -315,7 +316,7 @@ impl Supervisor {
     /// Joins what is not joined yet. Whoever is being left is joined again when that is done.
     fn join_missing(&mut self, wanted: &HashMap<i64, &OfferedChannel>) {
         let Self { context, joined, leaving, .. } = self;
-        let mut joined = joined.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut joined = joined.lock();
         for (id, one) in wanted.iter().filter(|(id, _)| !leaving.contains_key(id)) {
             joined.entry(*id).or_insert_with(|| {
                 context.board.set(*id, Phase::Joining);

@@ -12,7 +12,8 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io;
-use std::sync::{PoisonError, RwLock};
+
+use parking_lot::RwLock;
 
 /// What stands in place of a secret.
 const REDACTED: &str = "[redacted]";
@@ -30,7 +31,7 @@ pub fn count(number: u64) -> String {
 
 /// From now on, `secret` is replaced wherever text is shown, also in its percent-encoded form.
 pub fn register_secret(secret: &str) {
-    let mut secrets = SECRETS.write().unwrap_or_else(PoisonError::into_inner);
+    let mut secrets = SECRETS.write();
     for form in forms(secret) {
         if form.len() >= SHORTEST_SECRET && !secrets.contains(&form) {
             secrets.push(form);
@@ -42,7 +43,7 @@ pub fn register_secret(secret: &str) {
 
 /// `secret` is no secret any more: a subscription has ended, for example.
 pub fn forget_secret(secret: &str) {
-    let mut secrets = SECRETS.write().unwrap_or_else(PoisonError::into_inner);
+    let mut secrets = SECRETS.write();
     let forms = forms(secret);
     secrets.retain(|known| !forms.contains(known));
 }
@@ -56,7 +57,7 @@ fn forms(secret: &str) -> [String; 2] {
 /// Text without secrets.
 #[must_use]
 pub fn redacted(text: &str) -> Cow<'_, str> {
-    let secrets = SECRETS.read().unwrap_or_else(PoisonError::into_inner);
+    let secrets = SECRETS.read();
     let mut result = Cow::Borrowed(text);
     for secret in secrets.iter() {
         if result.contains(secret.as_str()) {

@@ -15,7 +15,7 @@
 //! **Never knows** FUSE: it announces [`News`] and answers with files.
 //!
 //! Layout, each line uses only those above it:
-//! - `config`, `error`, `lock`, `notification_body`, `waits`
+//! - `config`, `error`, `notification_body`, `waits`
 //! - `priority`, `status`, `under_way`
 //! - `summary`
 //! - `transfer`
@@ -39,7 +39,6 @@ mod content;
 mod context;
 mod documents;
 mod error;
-mod lock;
 mod notification_body;
 mod notifications;
 mod orphans;

@@ -15,10 +15,10 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use fuser::BackingId;
+use parking_lot::Mutex;
 use rustix::fs::OFlags;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string,
@@ -116,7 +116,7 @@ impl Guard {
 
     fn ask(&self, word: &str, file: Option<&OwnedFd>) -> Result<(String, Option<OwnedFd>), String> {
         let gone = |error: &dyn std::fmt::Display| format!("the process that mounts is gone, or hangs ({error})");
-        let line = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let line = self.0.lock();
         let answer = send(&line, word, file).and_then(|()| receive(&line));
         answer.map_err(|error| {
             // An answer that comes too late is to no other question; and what it tells of is undone by who gives it.

@@ -1,11 +1,12 @@
 //! How the demo Source answers a request.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, header};
 use bytes::Bytes;
+use parking_lot::RwLock;
 
 use super::{Content, Resource, hexadecimal};
 
@@ -19,7 +20,7 @@ pub(super) async fn answer(
         return plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered here\n");
     }
     let path = uri.path();
-    let content = content.read().unwrap_or_else(PoisonError::into_inner);
+    let content = content.read();
     if let Some(document) = content.documents.get(path) {
         return send(&method, &headers, "application/xml", &tag_of(document.as_bytes()), document.clone().into());
     }

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -16,6 +16,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use hmac::{Hmac, Mac as _};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use sha2::Sha256;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Semaphore, broadcast, watch};
@@ -102,13 +103,13 @@ impl Hub {
             .tls_certs_only([])
             .timeout(TIMEOUT)
             .build()?;
-        let base = content.read().unwrap_or_else(PoisonError::into_inner).base.clone();
+        let base = content.read().base.clone();
         let verifications = Arc::new(Semaphore::new(VERIFIED_AT_ONCE));
         Ok(Self { content, base, life, client, verifications, subscriptions: Mutex::default() })
     }
 
     fn subscriptions(&self) -> MutexGuard<'_, HashMap<Key, watch::Sender<Terms>>> {
-        self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.subscriptions.lock()
     }
 
     /// The channel that a request is about.
@@ -175,7 +176,7 @@ impl Hub {
 
     /// Begins a subscription, or gives it other terms; false if there is no room for it.
     pub(super) fn grant(self: &Arc<Self>, callback: Url, channel: Channel, terms: Terms) -> bool {
-        let notifications = self.content.read().unwrap_or_else(PoisonError::into_inner).listen(channel);
+        let notifications = self.content.read().listen(channel);
         let key = (callback, channel);
         let mut subscriptions = self.subscriptions();
         if let Some(known) = subscriptions.get(&key) {

@@ -1,7 +1,7 @@
 //! The channels of the demo Source as WebSockets (RFC 6455), as the Notification draft 0.8 had them: each
 //! notification is a text frame. A client that does not take them in time is dropped, and may come again.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -12,6 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use futures_util::{SinkExt as _, StreamExt as _};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
+use parking_lot::RwLock;
 use sha1::{Digest as _, Sha1};
 use tokio::sync::{Semaphore, broadcast};
 use tokio_tungstenite::WebSocketStream;
@@ -65,7 +66,7 @@ pub(super) async fn open(State(sockets): State<Arc<Sockets>>, mut request: Reque
     let Ok(place) = Arc::clone(&sockets.room).try_acquire_owned() else {
         return plain(StatusCode::SERVICE_UNAVAILABLE, "there is no room for more clients\n");
     };
-    let notifications = sockets.content.read().unwrap_or_else(PoisonError::into_inner).listen(channel);
+    let notifications = sockets.content.read().listen(channel);
     let upgrade = hyper::upgrade::on(&mut request);
     sockets.life.spawn(async move {
         serve(upgrade, notifications).await;

@@ -6,8 +6,9 @@ mod notifications;
 mod sockets;
 
 use std::collections::HashMap;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
+use parking_lot::RwLock;
 use reqwest::{Method, Response, StatusCode};
 use tokio::sync::watch;
 
@@ -67,7 +68,7 @@ impl Running {
     }
 
     fn record(&self, at: &str, revision: u64) {
-        let mut content = self.content.write().unwrap();
+        let mut content = self.content.write();
         content.put(json_path(0), Resource::new(JSON, moment(at), json(0, revision)), None);
         content.tell();
     }
@@ -238,7 +239,7 @@ async fn deleted_news_keep_their_mementos() {
     let running = Running::start().await;
     let begun = moment(MOMENTS[0].0).nanos();
     for number in 0..36 {
-        running.content.write().unwrap().change(Datetime::from_nanos(begun + number * 1_000_000_000));
+        running.content.write().change(Datetime::from_nanos(begun + number * 1_000_000_000));
     }
     let path = "/news/news-0000.txt";
     assert_eq!(running.get(path).await.status(), StatusCode::NOT_FOUND);

@@ -4,8 +4,10 @@
 //! that the rule "an inode never changes" has no exception.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::attributes::Attributes;
 use super::error::FsError;
@@ -96,7 +98,7 @@ impl Snapshots {
     pub(super) fn add_current(&self, content: Vec<u8>, lookups: u64, most: u64) -> Attributes {
         let attributes = self.keep(content, Made::Now, None);
         let Attributes { ino, size, .. } = attributes;
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if let Some(snapshot) = known.files.get_mut(&ino) {
             snapshot.lookups = lookups;
         }
@@ -119,7 +121,7 @@ impl Snapshots {
     /// whether it is still the one that they saw.
     pub(super) fn add_same(&self, place: &str, content: Vec<u8>, made: Made) -> Attributes {
         let key = format!("{place}\n{made:?}\n{}", String::from_utf8_lossy(&content));
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if let Some(ino) = known.keys.get(&key).copied()
             && let Some(snapshot) = known.files.get_mut(&ino)
         {
@@ -132,7 +134,7 @@ impl Snapshots {
 
     fn keep(&self, content: Vec<u8>, made: Made, key: Option<String>) -> Attributes {
         let ino = DIRECTORY_INO + 1 + self.next.fetch_add(1, Ordering::Relaxed);
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         known.keys.extend(key.clone().map(|key| (key, ino)));
         let size = content.len() as u64;
         known.files.insert(ino, Snapshot { lookups: 1, content: Some(Arc::new(content)), size, made, key });
@@ -145,7 +147,7 @@ impl Snapshots {
     /// [`FsError::NotFound`] if the kernel knows no such file; [`FsError::Stale`] if it was opened so long ago that it is not
     /// kept any more.
     pub(super) fn get(&self, ino: u64) -> Result<Arc<Vec<u8>>, FsError> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.lock();
         known.files.get(&ino).ok_or(FsError::NotFound)?.content.clone().ok_or(FsError::Stale)
     }
 
@@ -154,7 +156,7 @@ impl Snapshots {
     /// # Errors
     /// [`FsError::NotALink`] if this is none.
     pub(super) fn target(&self, ino: u64) -> Result<Arc<Vec<u8>>, FsError> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.lock();
         let link = known.files.get(&ino).filter(|known| matches!(known.made, Made::Link(_)));
         link.and_then(|link| link.content.clone()).ok_or(FsError::NotALink)
     }
@@ -164,13 +166,13 @@ impl Snapshots {
     /// # Errors
     /// [`FsError::NotFound`] if the kernel knows none of this number.
     pub(super) fn attributes(&self, ino: u64) -> Result<Attributes, FsError> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.lock();
         let Snapshot { size, made, .. } = known.files.get(&ino).ok_or(FsError::NotFound)?;
         Ok(made.attributes(ino, *size))
     }
 
     pub(super) fn forget(&self, ino: u64, lookups: u64) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if let Some(snapshot) = known.files.get_mut(&ino) {
             snapshot.lookups = snapshot.lookups.saturating_sub(lookups);
             let is_known = snapshot.lookups > 0;
@@ -207,6 +209,6 @@ mod tests {
             snapshots.forget(ino, 1);
             assert!(snapshots.attributes(ino).is_err());
         }
-        assert_eq!(snapshots.known.lock().unwrap().bytes, 0);
+        assert_eq!(snapshots.known.lock().bytes, 0);
     }
 }

@@ -1,7 +1,9 @@
 //! Lookups of files of `.resourcesync`, which one thread answers.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::Contents;
 use super::answer::{Answer, Then};
@@ -43,7 +45,7 @@ impl ControlFiles {
         let waiting = Arc::clone(&self.waiting);
         Answer::later(move |then| {
             let is_served = {
-                let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut waiting = waiting.lock();
                 waiting.replies[at].push(then);
                 std::mem::replace(&mut waiting.is_served, true)
             };
@@ -69,7 +71,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         if !self.is_done {
             // Dropped after the lock is released: dropping a reply answers it.
-            let left = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+            let left = std::mem::take(&mut *self.waiting.lock());
             drop(left);
         }
     }
@@ -80,7 +82,7 @@ impl Server {
     fn serve(mut self) {
         loop {
             let replies = {
-                let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut waiting = self.waiting.lock();
                 waiting.is_served = waiting.replies.iter().any(|replies| !replies.is_empty());
                 if !waiting.is_served {
                     self.is_done = true;

@@ -3,10 +3,11 @@
 //! `.versions` has a number for each name that there is or was; a moment has one for each directory of its tree,
 //! under a number of its own. Files are versions, wherever they lie.
 
+use parking_lot::Mutex;
+
 use crate::document::Datetime;
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::{Mutex, PoisonError};
 
 use super::control::DIRECTORY_INO;
 use crate::catalog::{Inode, NameId, ROOT};
@@ -106,7 +107,7 @@ struct Known {
 
 impl Moments {
     fn with<T>(&self, look: impl FnOnce(&mut Inner) -> T) -> T {
-        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        look(&mut self.0.lock())
     }
 
     /// The number of a moment, in nanoseconds; none if the kernel knows of too many. Its root is given to the kernel,

@@ -26,10 +26,11 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use fuser::{FileHandle, FopenFlags, INodeNo, ReplyOpen, RequestId};
+use parking_lot::Mutex;
 
 use super::error::FsError;
 use super::reply::errno;
@@ -173,7 +174,7 @@ impl Io {
 
     /// Of a Source that lists no sizes, none may be known for long, and each open would look for one.
     fn median(&self, readers: &Pool) -> Option<u64> {
-        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut looked = self.looked.lock();
         if looked.is_some_and(|last| last.elapsed() < LOOK_EVERY) {
             return None;
         }
@@ -246,7 +247,7 @@ impl Opened {
 
     /// How an inode is open, which is once more now; if it is not open yet, as `first` says.
     fn join(&self, ino: INodeNo, first: Option<Open>) -> Option<Open> {
-        let mut inodes = self.inodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inodes = self.inodes.lock();
         let (open, count) = match first {
             Some(first) => inodes.entry(ino.0).or_insert((first, 0)),
             None => inodes.get_mut(&ino.0)?,
@@ -259,7 +260,7 @@ impl Opened {
     fn number_of(&self, file: &File, io: &Io) -> Option<u32> {
         let metadata = file.metadata().ok()?;
         let key = (metadata.dev(), metadata.ino());
-        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = self.files.lock();
         if let Some(known) = files.get(&key) {
             return Some(*known);
         }
@@ -269,7 +270,7 @@ impl Opened {
         drop(files);
         match io.backing.as_ref()?.register(file) {
             Ok(number) => {
-                self.files.lock().unwrap_or_else(PoisonError::into_inner).insert(key, number);
+                self.files.lock().insert(key, number);
                 Some(number)
             }
             Err(error) => {
@@ -281,7 +282,7 @@ impl Opened {
 
     /// One of those who had it open is done with it.
     pub(super) fn close(&self, ino: INodeNo) {
-        let mut inodes = self.inodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inodes = self.inodes.lock();
         if let Some((_, count)) = inodes.get_mut(&ino.0) {
             *count -= 1;
             if *count == 0 {

@@ -6,10 +6,11 @@
 //! a moment is kept by the kernel until the past changes.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lru::LruCache;
+use parking_lot::Mutex;
 
 use super::answer::{Answer, Then};
 use super::attributes::{Attributes, Entry, UNCACHED, UNLIMITED, ttl};
@@ -334,8 +335,7 @@ impl Versions {
     /// The versions of a resource, as they are now.
     fn history(&self, resource: NameId) -> Result<Arc<History>, FsError> {
         let changed = self.ask(|reader| reader.ever(resource))?.changed;
-        let locked = || self.histories.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = locked().get(&resource).filter(|known| known.changed == changed) {
+        if let Some(known) = self.histories.lock().get(&resource).filter(|known| known.changed == changed) {
             return Ok(Arc::clone(known));
         }
         let (versions, extension) =
@@ -343,7 +343,7 @@ impl Versions {
         let mut listed: Vec<usize> = (0..versions.len()).filter(|index| !versions[*index].places.is_empty()).collect();
         listed.sort_unstable_by_key(|index| versions[*index].rank);
         let history = Arc::new(History { changed, versions, listed, extension });
-        let mut histories = locked();
+        let mut histories = self.histories.lock();
         let mut most = MOST_VERSIONS.saturating_sub(history.versions.len());
         histories.put(resource, Arc::clone(&history));
         let kept: Vec<(NameId, usize)> =

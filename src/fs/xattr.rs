@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use lru::LruCache;
+use parking_lot::Mutex;
 
 use super::Asked;
 use crate::catalog::{CatalogError, MementoRow, NameId, Reader, VersionId, VersionRow};
@@ -38,7 +39,7 @@ impl Recent {
 
     /// The attributes of a version, unless the catalog has committed or the content was verified since they were read.
     pub(super) fn get(&self, version: VersionId, commits: u64, verified: Option<bool>) -> Option<Arc<Attributes>> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         let known = known.get(&version).filter(|known| (known.commits, known.verified) == (commits, verified))?;
         Some(Arc::clone(&known.attributes))
     }
@@ -46,7 +47,7 @@ impl Recent {
     /// Keeps the attributes of a version, read when the catalog had this number of commits.
     pub(super) fn put(&self, version: VersionId, commits: u64, verified: Option<bool>, attributes: &Arc<Attributes>) {
         let known = Known { commits, verified, attributes: Arc::clone(attributes) };
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).put(version, known);
+        self.0.lock().put(version, known);
     }
 }
 

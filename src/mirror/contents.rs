@@ -1,10 +1,11 @@
 //! The engine as the file system sees it, and the threads that answer what a dispatch thread must not.
 
 use crate::catalog::{NameId, VersionId};
+use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use super::report::Reporter;
@@ -53,7 +54,7 @@ impl Workers {
             std::thread::Builder::new().name("aside".to_owned()).spawn(move || {
                 crate::sync::priority::lower();
                 // The lock is held by the one that waits for a request; the others wait for it.
-                while let Ok(job) = { jobs.lock().unwrap_or_else(PoisonError::into_inner).recv() } {
+                while let Ok(job) = { jobs.lock().recv() } {
                     // A bug that ends one request ends no thread.
                     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
                 }
@@ -67,7 +68,7 @@ impl Workers {
         if self.jobs.try_send(job).is_ok() {
             return;
         }
-        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logged = self.logged.lock();
         if logged.is_none_or(|when| when.elapsed() > LOGGED_EVERY) {
             *logged = Some(Instant::now());
             tracing::warn!(

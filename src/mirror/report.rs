@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 
@@ -355,13 +356,13 @@ pub(crate) struct LastTotals {
 impl Reporter {
     /// The sums; where they take long, the last ones, and new ones are made for who asks next.
     fn totals(&self) -> Sums {
-        let last = *self.totals.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = *self.totals.last.lock();
         let (engine, totals) = (Arc::clone(&self.engine), Arc::clone(&self.totals));
         let make = move || {
             let began = Instant::now();
             let made =
                 engine.readers().ask(|reader| Ok((reader.totals()?, reader.member_totals()?))).unwrap_or_default();
-            *totals.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((made, began.elapsed()));
+            *totals.last.lock() = Some((made, began.elapsed()));
             totals.under_way.store(false, Ordering::Release);
             made
         };

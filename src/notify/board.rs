@@ -1,8 +1,8 @@
 //! How channels stand, for whoever asks.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::document::Datetime;
@@ -149,7 +149,7 @@ pub(super) struct Board {
 
 impl Board {
     pub(super) fn note(&self, channel: i64, change: impl FnOnce(&mut Standing)) {
-        let mut standings = self.standings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut standings = self.standings.lock();
         let standing = standings.entry(channel).or_default();
         let (phase, state) = (standing.phase.clone(), standing.state());
         change(standing);
@@ -169,11 +169,11 @@ impl Board {
     }
 
     pub(super) fn standing(&self, channel: i64) -> Standing {
-        self.standings.lock().unwrap_or_else(PoisonError::into_inner).get(&channel).cloned().unwrap_or_default()
+        self.standings.lock().get(&channel).cloned().unwrap_or_default()
     }
 
     pub(super) fn offer(&self, offered: &[OfferedChannel]) {
-        let mut known = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.offered.lock();
         let hubs = |all: &[OfferedChannel]| -> Vec<(i64, Vec<String>)> {
             all.iter().map(|one| (one.channel.id, one.hubs.clone())).collect()
         };
@@ -190,12 +190,12 @@ impl Board {
 
     /// Deliveries that were refused since the mount, on all channels that ever were.
     pub(super) fn refused(&self) -> u64 {
-        let standings = self.standings.lock().unwrap_or_else(PoisonError::into_inner);
+        let standings = self.standings.lock();
         standings.values().map(|one| one.refused.forged + one.refused.foreign + one.refused.too_large).sum()
     }
 
     pub(super) fn offered(&self) -> Vec<OfferedChannel> {
-        self.offered.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.offered.lock().clone()
     }
 
     /// A receiver that is told when a channel does something else than before.

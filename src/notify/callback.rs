@@ -3,9 +3,10 @@
 //! The draft knows no signature, no lease and no leave-taking: whoever knows the path is believed, so it is one that nobody can
 //! guess, and stays the same from one process to the next.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::listener::{MOST_EVENTS, MOST_SHOWN, Subscriber};

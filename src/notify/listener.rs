@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -16,6 +16,7 @@ use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
 use url::{Url, form_urlencoded};
@@ -97,7 +98,7 @@ pub(super) struct Subscriber {
 impl Subscriber {
     /// Whether this is the verification that is waited for: the first one after a request.
     fn accepts(&self) -> bool {
-        let mut verification = self.verification.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut verification = self.verification.lock();
         let is_expected = matches!(*verification, Verification::Expected);
         if is_expected {
             *verification = Verification::Answered;
@@ -107,7 +108,7 @@ impl Subscriber {
 
     /// Whether the hub owes an answer to a request.
     fn is_pending(&self) -> bool {
-        matches!(*self.verification.lock().unwrap_or_else(PoisonError::into_inner), Verification::Expected)
+        matches!(*self.verification.lock(), Verification::Expected)
     }
 }
 
@@ -124,11 +125,11 @@ const MOST_ENDED: usize = 256;
 
 impl Registry {
     fn known(&self) -> MutexGuard<'_, HashMap<String, Arc<Subscriber>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     fn ended(&self) -> MutexGuard<'_, VecDeque<String>> {
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ended.lock()
     }
 
     /// Whether this was a subscription, and has ended.

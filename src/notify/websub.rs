@@ -1,10 +1,11 @@
 //! A subscription at a hub, from asking for it to taking leave (WebSub 4, 5).
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use url::Url;
 

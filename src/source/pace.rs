@@ -1,10 +1,11 @@
 //! How much at once, and how fast.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::error::Trouble;
@@ -131,7 +132,7 @@ impl Pace {
     /// From now on, no more than so many. Requests that are under way count by the old number.
     pub(super) fn set_connections(&self, connections: usize) {
         self.connections.store(connections.max(1), Ordering::Relaxed);
-        self.hosts.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.hosts.lock().clear();
     }
 
     /// The most bytes a second.
@@ -149,7 +150,7 @@ impl Pace {
     pub(super) async fn enter(&self, host: &str, urgent: bool) -> Option<Permit> {
         let connections = self.connections();
         let gate = {
-            let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut hosts = self.hosts.lock();
             if hosts.len() > MOST_HOSTS {
                 hosts.retain(|_, host| host.gate.slots.available_permits() < connections);
             }
@@ -168,7 +169,7 @@ impl Pace {
     /// The host sent `Retry-After`, in the answer to a request for the Source's own resources, or for an archive's (`aside`).
     pub(super) fn hold(&self, host: &str, aside: bool, wait: Duration) {
         let until = Instant::now() + wait.min(Duration::from_secs(3600));
-        if let Some(host) = self.hosts.lock().unwrap_or_else(PoisonError::into_inner).get_mut(host) {
+        if let Some(host) = self.hosts.lock().get_mut(host) {
             let moment = if aside { &mut host.not_before_aside } else { &mut host.not_before };
             *moment = (*moment).max(Some(until));
         }
@@ -176,7 +177,7 @@ impl Pace {
 
     /// The host has answered, whatever it said, or sends more of an answer.
     pub(super) fn answered(&self, host: &str) {
-        if let Some(host) = self.hosts.lock().unwrap_or_else(PoisonError::into_inner).get_mut(host) {
+        if let Some(host) = self.hosts.lock().get_mut(host) {
             (host.answered, host.unanswered, host.down) = (Some(Instant::now()), 0, None);
         }
     }
@@ -184,7 +185,7 @@ impl Pace {
     /// The host could not be reached, or did not answer, when a request began then. It is down if no connection came about, or if
     /// several requests were not answered, and no other was meanwhile: one resource may be slow.
     pub(super) fn failed(&self, host: &str, began: Instant, trouble: &Trouble) {
-        if let Some(host) = self.hosts.lock().unwrap_or_else(PoisonError::into_inner).get_mut(host)
+        if let Some(host) = self.hosts.lock().get_mut(host)
             && host.answered.is_none_or(|answered| answered < began)
         {
             host.unanswered += 1;
@@ -197,14 +198,14 @@ impl Pace {
 
     /// Why the host is taken to be down, if it is.
     pub(super) fn down(&self, host: &str) -> Option<Trouble> {
-        let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        let hosts = self.hosts.lock();
         let (until, trouble) = hosts.get(host)?.down.as_ref()?;
         (*until > Instant::now()).then(|| trouble.clone())
     }
 
     /// The time that remains of `Retry-After`; for archives (`aside`), the longer of the two.
     pub(super) fn held(&self, host: &str, aside: bool) -> Option<Duration> {
-        let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        let hosts = self.hosts.lock();
         let host = hosts.get(host)?;
         let until = host.not_before.max(host.not_before_aside.filter(|_| aside))?;
         until.checked_duration_since(Instant::now())
@@ -212,7 +213,7 @@ impl Pace {
 
     /// How long it takes until all bytes that came may have come.
     pub(super) fn backlog(&self) -> Duration {
-        let next = *self.next_byte.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = *self.next_byte.lock();
         next.saturating_duration_since(Instant::now())
     }
 
@@ -227,7 +228,7 @@ impl Pace {
     /// Counts bytes that came; returns how long whoever brings more should wait.
     pub(super) fn book(&self, bytes: usize) -> Duration {
         let Some(rate) = self.rate() else { return Duration::ZERO };
-        let mut next = self.next_byte.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = self.next_byte.lock();
         let now = Instant::now();
         let begin = (*next).max(now);
         *next = begin + Duration::from_secs_f64(bytes as f64 / rate as f64);

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use url::Url;
 
 use super::validators::Validators;
@@ -80,15 +80,15 @@ const MOST_BYTES: usize = 64 << 10;
 
 impl Memory {
     pub(super) fn clear(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.0.lock().clear();
     }
 
     pub(super) fn get(&self, url: &Url) -> Option<(Validators, Page)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(url).cloned()
+        self.0.lock().get(url).cloned()
     }
 
     pub(super) fn put(&self, url: &Url, validators: Validators, page: &Page) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         // Written just now, it may be written again within the same second.
         let is_conditional = validators.etag.is_some() || validators.last_modified.is_some() && validators.settled;
         // A server that fails, or a bot wall, sends a page with the validators of the document that it is in place of.

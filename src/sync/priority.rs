@@ -1,11 +1,10 @@
 //! Long work on a thread of a lower priority: whoever reads a file of the mount gets the processor first.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::{Mutex, OnceLock, mpsc};
+use std::sync::{OnceLock, mpsc};
 
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
-
-use super::lock::locked;
 
 /// What is added to the nice value of such a thread.
 const ADDED_NICE: i32 = 10;
@@ -37,7 +36,7 @@ pub(super) async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'st
     }
     if let Some(jobs) = JOBS.get() {
         // The thread lives as long as the process.
-        let _ = locked(jobs).send(Box::new(job));
+        let _ = jobs.lock().send(Box::new(job));
     }
     result.await.map_err(|_| std::io::Error::other("the program panicked while it read a document; see the log"))
 }

@@ -1,12 +1,11 @@
 //! What the engine is doing, for whoever asks.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde::Serialize;
 
-use super::lock::locked;
 use crate::document::Datetime;
 use crate::printable;
 
@@ -143,7 +142,7 @@ pub struct Trouble {
 
 impl Status {
     fn with<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> T {
-        change(&mut locked(&self.0))
+        change(&mut self.0.lock())
     }
 
     /// Something went wrong: into the status and the log.

@@ -1,10 +1,11 @@
 //! Connections that read, and the gate that they pass.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex};
 use rusqlite::Connection;
 
 use crate::catalog::db::schema;
@@ -77,9 +78,8 @@ impl Gate {
         if !self.is_closed.load(Ordering::Acquire) {
             return;
         }
-        let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         let is_closed = |_: &mut ()| self.is_closed.load(Ordering::Acquire);
-        drop(self.opened.wait_timeout_while(lock, AT_GATE, is_closed));
+        self.opened.wait_while_for(&mut self.lock.lock(), is_closed, AT_GATE);
     }
 }
 
@@ -88,7 +88,7 @@ struct Closed<'g>(&'g Gate);
 
 impl Drop for Closed<'_> {
     fn drop(&mut self) {
-        let _lock = self.0.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _lock = self.0.lock.lock();
         self.0.is_closed.store(false, Ordering::Release);
         self.0.opened.notify_all();
     }
@@ -139,7 +139,7 @@ impl Pool {
 
     fn borrow(&self) -> Result<Reader> {
         self.gate.pass();
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let idle = self.idle.lock().pop();
         match idle {
             Some(reader) => Ok(reader),
             None => Reader::open(&self.path, Arc::clone(&self.mapper)),
@@ -147,6 +147,6 @@ impl Pool {
     }
 
     fn give_back(&self, reader: Reader) {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(reader);
+        self.idle.lock().push(reader);
     }
 }

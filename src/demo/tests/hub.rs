@@ -1,7 +1,6 @@
 //! The hub of the demo Source, and a subscriber on loopback.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use axum::Router;
@@ -10,6 +9,7 @@ use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use parking_lot::Mutex;
 use sha2::Sha256;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -72,7 +72,7 @@ async fn called(State(callback): State<Arc<Callback>>, request: Request) -> axum
     let challenge = called.parameter("hub.challenge").map(|challenge| format!("{}{challenge}", callback.before));
     let mut response = axum::http::Response::new(Body::from(challenge.unwrap_or_default()));
     if called.method == Method::POST {
-        *response.status_mut() = callback.answers.lock().unwrap().pop_front().unwrap_or(StatusCode::NO_CONTENT);
+        *response.status_mut() = callback.answers.lock().pop_front().unwrap_or(StatusCode::NO_CONTENT);
     }
     callback.calls.send(called).unwrap();
     response

@@ -46,7 +46,7 @@ pub(super) fn assert_joined(notifications: &[Read]) {
 impl Running {
     /// Lets something change, as often as is said.
     pub(super) fn change(&self, times: usize) {
-        let mut content = self.content.write().unwrap();
+        let mut content = self.content.write();
         (0..times).for_each(|_| content.change(Datetime::now()));
     }
 
@@ -171,7 +171,7 @@ async fn a_clock_that_is_set_back_leaves_no_gap() {
     let running = Running::start().await;
     running.change(1);
     let first = running.read(Channel::Changes.topic()).await;
-    running.content.write().unwrap().change(moment(MOMENTS[1].0));
+    running.content.write().change(moment(MOMENTS[1].0));
     let second = running.read(Channel::Changes.topic()).await;
     running.change(1);
     let third = running.read(Channel::Changes.topic()).await;
@@ -182,7 +182,7 @@ async fn a_clock_that_is_set_back_leaves_no_gap() {
 #[tokio::test]
 async fn who_is_too_slow_misses_some() {
     let running = Running::start().await;
-    let mut slow = running.content.read().unwrap().listen(Channel::Changes);
+    let mut slow = running.content.read().listen(Channel::Changes);
     running.change(WAITING + 1);
     assert!(slow.recv().await.is_err());
     let mut rest = Vec::new();

@@ -6,11 +6,12 @@
 //! it, so that the next try finds more.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lru::LruCache;
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::download;
@@ -26,7 +27,6 @@ use crate::store::{Body, Store};
 use crate::sync::config::Verify;
 use crate::sync::context::Context;
 use crate::sync::error::SyncError;
-use crate::sync::lock::locked;
 use crate::sync::packages;
 use crate::sync::under_way::UnderWay;
 use crate::sync::writer::open_files::Ready;
@@ -190,18 +190,18 @@ impl Contents {
     pub(in crate::sync) fn failed(&self, version: VersionId, reason: String) -> Failure {
         self.context.status.error(&reason);
         let failure = Failure::new(reason);
-        locked(&self.failures).put(version, (Instant::now(), failure.clone()));
+        self.failures.lock().put(version, (Instant::now(), failure.clone()));
         failure
     }
 
     /// Forgets what failed a moment ago, and what was found to be current: who asks now gets a new answer.
     pub(in crate::sync) fn try_again(&self) {
         self.freshness.check_again();
-        locked(&self.failures).clear();
+        self.failures.lock().clear();
     }
 
     pub(in crate::sync) fn streaming(&self, version: VersionId) -> bool {
-        locked(&self.flights).get(&version).is_some_and(|flight| flight.stream.get().is_some())
+        self.flights.lock().get(&version).is_some_and(|flight| flight.stream.get().is_some())
     }
 
     pub(in crate::sync) async fn read(
@@ -213,7 +213,7 @@ impl Contents {
         if let Some(ready) = self.ready(version) {
             return Ok(ready);
         }
-        if let Some((when, failure)) = locked(&self.failures).get(&version)
+        if let Some((when, failure)) = self.failures.lock().get(&version)
             && when.elapsed() < FAILURE_KEPT
         {
             return Err(failure.clone());
@@ -268,7 +268,7 @@ impl Contents {
 
     /// The flight of a version: the one under way, or a new one.
     pub(in crate::sync) fn flight(self: &Arc<Self>, version: VersionId, waited_for: bool) -> Arc<Flight> {
-        let mut flights = locked(&self.flights);
+        let mut flights = self.flights.lock();
         if let Some(flight) = flights.get(&version) {
             return Arc::clone(flight);
         }
@@ -280,7 +280,7 @@ impl Contents {
             let result = futures_util::FutureExt::catch_unwind(fetch).await;
             let result =
                 result.unwrap_or_else(|_| Err(this.failed(version, "a bug ended the fetch; see the log".to_owned())));
-            locked(&this.flights).remove(&version);
+            this.flights.lock().remove(&version);
             own.done.send_replace(Some(result));
         });
         flight
@@ -292,7 +292,7 @@ impl Contents {
         flight: &Arc<Flight>,
         waited_for: bool,
     ) -> Result<Ready, Failure> {
-        let row = self.row(version)?.filter(|_| !locked(&self.refused).versions.contains(&version));
+        let row = self.row(version)?.filter(|_| !self.refused.lock().versions.contains(&version));
         let Some(row) = row else {
             return Err(self.failed(version, REPLACED.to_owned()));
         };
@@ -417,7 +417,7 @@ impl Contents {
             verify: self.context.config.verify,
             known: None,
             patience: wanted.patience,
-            aside: !locked(&self.refused).urls.contains(&place.url),
+            aside: !self.refused.lock().urls.contains(&place.url),
         };
         let result = job.run().await.and_then(|served| {
             let unasked = || Trouble::Broken("304 where nothing was asked conditionally".to_owned());
@@ -456,7 +456,7 @@ impl Contents {
         if let Err(error) = self.context.store.forget_partial(version.number()) {
             self.context.status.warning(&format!("cache: {error}"));
         }
-        let mut refused = locked(&self.refused);
+        let mut refused = self.refused.lock();
         refused.versions.put(version, ());
         refused.urls.put(place.url.clone(), ());
     }

@@ -1,16 +1,15 @@
 //! When content was looked at that nothing which the Source lists tells from its next edition.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use lru::LruCache;
+use parking_lot::Mutex;
 
 use crate::bounds::capacity;
 use crate::catalog::{KnownContent, VersionId, VersionRow};
 use crate::document::Datetime;
 use crate::source::Validators;
-use crate::sync::lock::locked;
 use crate::sync::under_way::UnderWay;
 use crate::sync::writer::write_queue::WriteQueue;
 
@@ -50,7 +49,7 @@ impl Freshness {
 
     /// Whether a version is to be looked at, which was last when `known` says.
     pub(in crate::sync) fn is_due(&self, version: VersionId, known: Option<Datetime>, interval: Duration) -> bool {
-        let pending = locked(&self.checked).get(&version).copied();
+        let pending = self.checked.lock().get(&version).copied();
         let checked = pending.max(known);
         let after = self.fresh_since.load(Ordering::Acquire);
         checked.is_none_or(|checked| checked.nanos() < after || age(checked) >= interval)
@@ -66,7 +65,7 @@ impl Freshness {
     ) {
         let known = known_content(validators, media);
         // It is in the catalog a moment later.
-        locked(&self.checked).put(version, known.checked);
+        self.checked.lock().put(version, known.checked);
         write_queue.checked(version, known);
     }
 }

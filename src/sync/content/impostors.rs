@@ -8,7 +8,6 @@ use super::fetch::Contents;
 use super::location::{Location, expected};
 use crate::catalog::VersionRow;
 use crate::source::{Expected, SourceError, Trouble};
-use crate::sync::lock::locked;
 
 /// How many versions of the same content are looked at.
 const MOST_ALIKE: usize = 20;
@@ -44,7 +43,7 @@ impl Contents {
         }
         // A picture under the name of another format is one all the same.
         let format = listed.format(&row.uri).filter(|_| Expected::has_no_format(&start))?;
-        if let Some([one, other]) = locked(&self.impostors).get(sha256) {
+        if let Some([one, other]) = self.impostors.lock().get(sha256) {
             return Some(Trouble::SameBody(if *one == row.uri { other } else { one }.clone()));
         }
         let alike = self.context.readers.ask(|reader| {
@@ -53,7 +52,7 @@ impl Contents {
         });
         let is_other = |other: &VersionRow| expected(other).format(&other.uri).is_some_and(|one| one != format);
         let other = alike.ok()?.into_iter().flatten().find(is_other)?;
-        locked(&self.impostors).put(*sha256, [other.uri.clone(), row.uri.clone()]);
+        self.impostors.lock().put(*sha256, [other.uri.clone(), row.uri.clone()]);
         Some(Trouble::SameBody(other.uri))
     }
 }

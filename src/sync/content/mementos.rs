@@ -6,10 +6,11 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lru::LruCache;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::catalog::{Memento, NameId, TimeMapRow};
@@ -17,7 +18,6 @@ use crate::document::Datetime;
 use crate::source::{SourceError, Trouble, Validators};
 use crate::sync::context::Context;
 use crate::sync::error::SyncError;
-use crate::sync::lock::locked;
 use crate::versions::{self, Limits, OwnLinks, Timeline};
 
 /// How long an answer holds.
@@ -112,7 +112,7 @@ struct UnderWay(Arc<History>, Question, #[allow(dead_code, reason = "who waits i
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        locked(&self.0.under_way).remove(&self.1);
+        self.0.under_way.lock().remove(&self.1);
     }
 }
 
@@ -129,7 +129,7 @@ impl History {
     }
 
     fn outcome(&self, question: Question) -> Option<Outcome> {
-        let known = locked(&self.outcomes).get(&question).cloned();
+        let known = self.outcomes.lock().get(&question).cloned();
         // What an earlier process read is in the catalog.
         known.or_else(|| match question {
             (resource, None) => {
@@ -186,11 +186,11 @@ impl History {
 
     /// What failed is asked again when somebody looks.
     pub(in crate::sync) fn try_again(&self) {
-        let mut outcomes = locked(&self.outcomes);
+        let mut outcomes = self.outcomes.lock();
         let failed = outcomes.iter().filter(|(_, outcome)| outcome.trouble.is_some());
         let failed: Vec<Question> = failed.map(|(question, _)| *question).collect();
         failed.iter().for_each(|question| drop(outcomes.pop(question)));
-        locked(&self.learnt).clear();
+        self.learnt.lock().clear();
         self.silent.clear();
     }
 
@@ -224,7 +224,7 @@ impl History {
         // Where no archive is named, that its server does not answer is no trouble of its versions.
         let is_named = !links.is_empty();
         let mut done = {
-            let mut under_way = locked(&self.under_way);
+            let mut under_way = self.under_way.lock();
             match under_way.get(&question) {
                 Some(done) => done.clone(),
                 None => {
@@ -253,7 +253,7 @@ impl History {
         let at = Datetime::now();
         let before = self.outcome(question).and_then(|outcome| outcome.well);
         let outcome = Outcome { at, well: if trouble.is_none() { Some(at) } else { before }, trouble };
-        locked(&self.outcomes).put(question, outcome);
+        self.outcomes.lock().put(question, outcome);
     }
 
     fn links(&self, resource: NameId) -> Result<Links, SyncError> {
@@ -269,7 +269,7 @@ impl History {
         let mut links = Links { maps: resolve(maps), gates: resolve(gates), uri: None };
         if links.is_empty() {
             links.uri = Some(uri).filter(|uri| uri.starts_with("http"));
-            let learnt = locked(&self.learnt).get(&resource).cloned();
+            let learnt = self.learnt.lock().get(&resource).cloned();
             if let Some((_, own)) = learnt.filter(|(until, _)| Instant::now() < *until) {
                 (links.maps, links.gates) = (own.timemaps, own.timegates);
             }
@@ -279,7 +279,7 @@ impl History {
 
     /// Whether the head of a resource may say where its versions are, which its Source does not.
     fn may_learn(&self, (resource, moment): Question, links: &Links) -> bool {
-        let mut learnt = locked(&self.learnt);
+        let mut learnt = self.learnt.lock();
         let is_known = learnt.get(&resource).is_some_and(|(until, _)| Instant::now() < *until);
         moment.is_none() && links.is_empty() && links.uri.is_some() && !is_known
     }
@@ -294,7 +294,7 @@ impl History {
         own.timemaps.truncate(MOST_LINKS);
         own.timegates.truncate(MOST_LINKS);
         let until = Instant::now() + holds;
-        locked(&self.learnt).put(resource, (until, own.clone()));
+        self.learnt.lock().put(resource, (until, own.clone()));
         asked.map(|_| own)
     }
 
@@ -461,7 +461,7 @@ impl Silent {
 
     fn with<T>(&self, url: &str, look: impl FnOnce(&mut LruCache<String, Instant>, String) -> T) -> T {
         let host = url::Url::parse(url).map(|url| url.authority().to_owned()).unwrap_or_default();
-        look(&mut locked(&self.0), host)
+        look(&mut self.0.lock(), host)
     }
 
     pub(in crate::sync) fn contains(&self, url: &str) -> bool {
@@ -473,7 +473,7 @@ impl Silent {
     }
 
     fn clear(&self) {
-        locked(&self.0).clear();
+        self.0.lock().clear();
     }
 
     pub(in crate::sync) fn remove(&self, url: &str) {

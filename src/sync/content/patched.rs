@@ -14,7 +14,6 @@ use crate::patch::{self, Kind, Patch};
 use crate::source::{Asked, Hasher, verify};
 use crate::store::Body;
 use crate::sync::config::Verify;
-use crate::sync::lock::locked;
 use crate::sync::packages;
 use crate::sync::transfer::package::archived;
 use crate::sync::writer::open_files::Ready;
@@ -43,7 +42,7 @@ impl Contents {
     /// Makes a version from one before it that is here; `None` if that cannot be done, or not in a part of the
     /// time that a reader waits: then there is enough left to fetch it.
     pub(in crate::sync) async fn patched(self: &Arc<Self>, row: &VersionRow, flight: &Flight) -> Option<Content> {
-        if locked(&self.unpatchable).contains(&row.id) {
+        if self.unpatchable.lock().contains(&row.id) {
             return None;
         }
         let (base, steps) = self.steps_to(row)?;
@@ -52,7 +51,7 @@ impl Contents {
         let made = made.ok().flatten();
         if made.is_none() {
             tracing::info!(uri = row.uri, "its patches do not make it; it is fetched whole");
-            locked(&self.unpatchable).put(row.id, ());
+            self.unpatchable.lock().put(row.id, ());
         }
         made
     }

@@ -7,14 +7,14 @@
 //! Only what is in the cache is brought; nothing is asked of the Source.
 
 use crate::catalog::VersionId;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use lru::LruCache;
+use parking_lot::Mutex;
 
 use super::fetch::Contents;
 use crate::bounds::capacity;
 use crate::store::Body;
-use crate::sync::lock::locked;
 use crate::sync::writer::open_files::Ready;
 
 /// How many files are brought at once.
@@ -53,7 +53,7 @@ impl Readahead {
     }
 
     fn with<T>(&self, look: impl FnOnce(&mut Inner) -> T) -> T {
-        look(&mut locked(&self.inner))
+        look(&mut self.inner.lock())
     }
 
     /// As [`Contents::ready`], for a reader; also says after which version files are to be brought now, if any.

@@ -6,10 +6,11 @@
 //! lists are followed from is not moved by notifications: what is told in both ways counts once.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
@@ -22,7 +23,6 @@ use crate::sync::apply::notified::{self, Delivered, Told};
 use crate::sync::apply::step_context::StepContext;
 use crate::sync::context::Context;
 use crate::sync::error::SyncError;
-use crate::sync::lock::locked;
 use crate::sync::notification_body;
 use crate::sync::notification_body::Announced;
 use crate::sync::summary::Summary;
@@ -118,7 +118,7 @@ impl Inbox {
 
     /// Whether a ping of a channel was written down within the last second; if not, this one is to be.
     fn pinged_lately(&self, channel: i64) -> bool {
-        let mut pinged = locked(&self.pinged);
+        let mut pinged = self.pinged.lock();
         let now = Instant::now();
         let lately = pinged.get(&channel).is_some_and(|last| now.duration_since(*last) < SPREAD);
         if !lately {
@@ -128,7 +128,7 @@ impl Inbox {
     }
 
     fn note(&self, channel: i64, change: impl FnOnce(&mut Heard)) {
-        change(locked(&self.heard).entry(channel).or_default());
+        change(self.heard.lock().entry(channel).or_default());
     }
 
     /// What there is when the lists are begun to be read.
@@ -281,7 +281,7 @@ impl Inbox {
     /// What came on a channel since the mount.
     #[must_use]
     pub fn heard(&self, channel: i64) -> Heard {
-        locked(&self.heard).get(&channel).copied().unwrap_or_default()
+        self.heard.lock().get(&channel).copied().unwrap_or_default()
     }
 
     /// Changes that polls found while everything was to be delivered.
@@ -293,7 +293,7 @@ impl Inbox {
     /// Deliveries that were kept, and gaps, since the mount, on all channels that ever were.
     #[must_use]
     pub fn heard_in_all(&self) -> (u64, u64) {
-        let heard = locked(&self.heard);
+        let heard = self.heard.lock();
         heard.values().fold((0, 0), |(received, gaps), one| (received + one.received, gaps + one.gaps))
     }
 

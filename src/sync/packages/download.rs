@@ -12,7 +12,6 @@ use crate::catalog::{PackageBytes, PackageRow, Stored};
 use crate::source::{Answer, Asked, Expected, Hasher, SourceError, Trouble, verify};
 use crate::store::boot::boot_id;
 use crate::sync::context::Context;
-use crate::sync::lock::locked;
 use crate::sync::transfer::package::{NOWHERE, Package};
 use crate::sync::transfer::sparse::{Fill, MOST_BREAKS, Notes, Result, whole};
 
@@ -32,7 +31,7 @@ pub(in crate::sync) fn start(
     if package.busy.swap(true, Ordering::AcqRel) {
         return Ok(());
     }
-    locked(&package.known).failed = None;
+    package.known.lock().failed = None;
     let (context, row) = (Arc::clone(context), row.clone());
     // Who looks next is to see at once that a download is under way; of one that waits for its turn,
     // parts are fetched aside.
@@ -86,7 +85,7 @@ async fn download(context: &Context, first: Arc<Package>, row: &PackageRow, need
         }
         breaks = if package.parts.ranges().len() > before { 1 } else { breaks + 1 };
         let goes_on = error.trouble.passes() || error.trouble.is_away();
-        if !goes_on || breaks >= MOST_BREAKS || locked(&package.known).validator.is_none() {
+        if !goes_on || breaks >= MOST_BREAKS || package.known.lock().validator.is_none() {
             break Some(error);
         }
         tokio::time::sleep(Duration::from_secs(u64::from(breaks))).await;
@@ -101,7 +100,7 @@ fn over(context: &Context, package: &Arc<Package>, error: Option<SourceError>) {
     }
     for one in [Some(Arc::clone(package)), context.files.package(package.id)].into_iter().flatten() {
         if error.is_some() {
-            locked(&one.known).failed.clone_from(&error);
+            one.known.lock().failed.clone_from(&error);
         }
         one.stream.store(NOWHERE, Ordering::Release);
         one.busy.store(false, Ordering::Release);
@@ -218,7 +217,7 @@ async fn begin(context: &Context, package: &Arc<Package>, in_parts: bool) -> Res
 }
 
 fn notes(package: &Package) -> Notes {
-    let known = locked(&package.known).clone();
+    let known = package.known.lock().clone();
     Notes {
         url: package.url.clone(),
         validator: known.validator,
@@ -241,7 +240,7 @@ fn check_most(context: &Context, package: &Package, total: Option<u64>) -> Resul
 /// A server has answered for a package.
 fn found(context: &Context, package: &Package, notes: &Notes, ranges: Option<bool>) {
     {
-        let mut known = locked(&package.known);
+        let mut known = package.known.lock();
         known.total = notes.total;
         known.validator = notes.validator.clone();
         // Parts of what cannot be told from another edition do not belong together.
@@ -265,7 +264,7 @@ fn found(context: &Context, package: &Package, notes: &Notes, ranges: Option<boo
 
 /// Asks for the first bytes of a package, to learn how large it is and whether its server gives parts.
 pub(in crate::sync) async fn probe(context: &Context, package: &Arc<Package>) -> Result<()> {
-    if package.total().is_some() && locked(&package.known).ranges.is_some() {
+    if package.total().is_some() && package.known.lock().ranges.is_some() {
         return Ok(());
     }
     let asked = Asked { range: Some((0, Some(LEAST_PART - 1))), ..Asked::default() };
@@ -273,7 +272,7 @@ pub(in crate::sync) async fn probe(context: &Context, package: &Arc<Package>) ->
     let notes = Notes::of(&package.url, &answer);
     check_most(context, package, notes.total)?;
     let partial = answer.status == 206 && answer.content_range().is_some_and(|(at, _)| at == 0);
-    let before = locked(&package.known).validator.clone();
+    let before = package.known.lock().validator.clone();
     if before.is_some() && before != notes.validator && package.parts.ranges().len() > 0 {
         return Err(SourceError::new(&package.url, Trouble::Changed));
     }

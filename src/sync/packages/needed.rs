@@ -9,7 +9,6 @@ use crate::store::Store;
 use crate::store::boot::boot_id;
 use crate::sync::context::Context;
 use crate::sync::error::SyncError;
-use crate::sync::lock::locked;
 use crate::sync::transfer::package::archived;
 use crate::sync::transfer::sparse::Notes;
 use crate::sync::writer::write_queue::WriteQueue;
@@ -26,7 +25,7 @@ pub(in crate::sync) fn complete_what_is_needed(
     }
     let package = take(context, row)?;
     let most = package.total().or(row.length).unwrap_or(0);
-    let few = bytes.saturating_mul(2) < most && locked(&package.known).ranges != Some(false);
+    let few = bytes.saturating_mul(2) < most && package.known.lock().ranges != Some(false);
     let needed = if few { Some(extents(context, row.id)?) } else { None };
     Ok(start(context, row, needed)?)
 }

@@ -1,15 +1,16 @@
 //! Packages that are open, and what is kept of them.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::bounds;
 use crate::catalog::{PackageId, PackageRow, Stored};
 use crate::source::{SourceError, Trouble};
 use crate::store::boot::boot_id;
 use crate::sync::context::Context;
-use crate::sync::lock::locked;
 use crate::sync::transfer::package::{Known, NOWHERE, Package};
 use crate::sync::transfer::sparse::{Notes, Parts, Result};
 
@@ -75,7 +76,7 @@ pub(in crate::sync) fn take(context: &Context, row: &PackageRow) -> std::io::Res
 
 /// A package is being read from.
 pub(in crate::sync) fn touch(context: &Context, package: &Package) {
-    let mut touched = locked(&package.touched);
+    let mut touched = package.touched.lock();
     if touched.is_none_or(|last| last.elapsed() > TOUCH_EVERY) {
         *touched = Some(Instant::now());
         context.write_queue.touched_package(package.id);
@@ -120,12 +121,12 @@ pub(in crate::sync) fn most(context: &Context, package: &Package) -> (u64, Troub
 
 /// Whether the last try to bring a package here failed, and how.
 pub(in crate::sync) fn failure(context: &Context, id: PackageId) -> Option<SourceError> {
-    context.files.package(id).and_then(|package| locked(&package.known).failed.clone())
+    context.files.package(id).and_then(|package| package.known.lock().failed.clone())
 }
 
 /// Nothing is read of a package any more before it was written anew.
 pub(in crate::sync) async fn begin_recast(context: &Context, package: &Package) -> Result<()> {
-    locked(&package.known).ranges = Some(false);
+    package.known.lock().ranges = Some(false);
     package.recast.store(true, Ordering::Release);
     let noted = context.write_queue.package_recast(package.id, None).await;
     noted.map_err(|error| SourceError::new(&package.url, Trouble::Disk(error.to_string())))

@@ -10,7 +10,6 @@ use super::recast;
 use crate::source::{SourceError, Trouble};
 use crate::store::archive::{ArchiveError, Directory, Found, Member, Partial};
 use crate::sync::context::Context;
-use crate::sync::lock::locked;
 use crate::sync::transfer::package::{Asking, Known, Package};
 use crate::sync::transfer::sparse::{MOST_BREAKS, Result, Wanted, part};
 
@@ -52,7 +51,7 @@ pub(in crate::sync) async fn bring(
         if context.config.offline {
             return Err(nowhere(package, "not in the cache, and the mount is offline".to_owned()));
         }
-        let known = locked(&package.known).clone();
+        let known = package.known.lock().clone();
         let asked_end = known.total.map_or(end, |total| end.min(total));
         if is_coming(context, package, &known, (begin, asked_end)) || package.is_asked(begin, asked_end) {
             let timeout = context.client.timeout();
@@ -160,7 +159,7 @@ pub(in crate::sync) async fn bring_member(
 
 /// Fetches a part of a package whose length is known, and what lies next to it.
 pub(in crate::sync) async fn aside(context: &Context, package: &Arc<Package>, begin: u64, end: u64) -> Result<()> {
-    let known = locked(&package.known).clone();
+    let known = package.known.lock().clone();
     let total = known.total.unwrap_or(end);
     let far = end.max(begin.saturating_add(LEAST_PART)).min(total);
     // No more than is missing.
@@ -178,8 +177,8 @@ pub(in crate::sync) async fn aside(context: &Context, package: &Arc<Package>, be
     };
     let came = part(&context.client, &package.parts, &package.file, &wanted).await;
     match &came {
-        Err(error) if matches!(error.trouble, Trouble::NoRanges) => locked(&package.known).ranges = Some(false),
-        Ok(()) if !package.is_recast() => locked(&package.known).ranges = Some(true),
+        Err(error) if matches!(error.trouble, Trouble::NoRanges) => package.known.lock().ranges = Some(false),
+        Ok(()) if !package.is_recast() => package.known.lock().ranges = Some(true),
         Ok(()) | Err(_) => {}
     }
     came
@@ -262,7 +261,7 @@ async fn bring_directory(
     patient: bool,
 ) -> Result<()> {
     if !patient && !package.is_whole() {
-        let ranges = locked(&package.known).ranges;
+        let ranges = package.known.lock().ranges;
         return match ranges {
             Some(false) => Err(SourceError::new(&package.url, Trouble::NoRanges)),
             _ if package.has(part.0, part.1) => Ok(()),

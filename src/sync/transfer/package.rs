@@ -1,17 +1,17 @@
 //! One package of a dump, as much of it as is here.
 
 use std::fs::File;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 
 use super::sparse::Parts;
 use crate::catalog::{MemberRow, PackageId, UnseenMember};
 use crate::source::SourceError;
 use crate::store::archive::{Member, Method};
-use crate::sync::lock::locked;
 
 /// The most packages that are downloaded at once.
 const MOST_AT_ONCE: usize = 4;
@@ -66,7 +66,7 @@ pub(in crate::sync) struct Package {
 impl Package {
     /// Its length in bytes, once it is known.
     pub(in crate::sync) fn total(&self) -> Option<u64> {
-        locked(&self.known).total
+        self.known.lock().total
     }
 
     /// Whether all of it is here.
@@ -119,7 +119,7 @@ impl Package {
     }
 
     pub(in crate::sync) fn is_asked(&self, begin: u64, end: u64) -> bool {
-        locked(&self.asked).iter().any(|(from, to)| *from <= begin && end <= *to)
+        self.asked.lock().iter().any(|(from, to)| *from <= begin && end <= *to)
     }
 }
 
@@ -131,14 +131,14 @@ pub(in crate::sync) struct Asking<'p> {
 
 impl<'p> Asking<'p> {
     pub(in crate::sync) fn begin(package: &'p Package, part: (u64, u64)) -> Self {
-        locked(&package.asked).push(part);
+        package.asked.lock().push(part);
         Self { package, part }
     }
 }
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        let mut asked = locked(&self.package.asked);
+        let mut asked = self.package.asked.lock();
         if let Some(at) = asked.iter().position(|part| *part == self.part) {
             asked.swap_remove(at);
         }

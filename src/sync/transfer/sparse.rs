@@ -7,10 +7,11 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
@@ -18,7 +19,6 @@ use super::ranges::Ranges;
 use crate::source::{Answer, Asked, Client, SourceError, Trouble};
 use crate::store::Store;
 use crate::store::boot::boot_id;
-use crate::sync::lock::locked;
 use crate::sync::status::Status;
 
 /// How much is fetched at once around a part that a reader waits for.
@@ -58,7 +58,7 @@ impl Parts {
     }
 
     pub(in crate::sync) fn ranges(&self) -> MutexGuard<'_, Ranges> {
-        locked(&self.ranges)
+        self.ranges.lock()
     }
 
     /// Writes those of these bytes that are neither there nor being written by another task.
@@ -72,7 +72,7 @@ impl Parts {
             let part = |offset: u64| usize::try_from(offset - at).unwrap_or(usize::MAX);
             let written = file.write_all_at(&bytes[part(begin)..part(end)], begin);
             let mut ranges = self.ranges();
-            locked(&self.under_way).remove(begin, end);
+            self.under_way.lock().remove(begin, end);
             written?;
             ranges.add(begin, end);
             from = end;
@@ -83,7 +83,7 @@ impl Parts {
     /// Claims the first part between these offsets that is neither there nor being written: it counts as being written.
     fn claim(&self, from: u64, end: u64) -> Option<(u64, u64)> {
         let ranges = self.ranges();
-        let mut under_way = locked(&self.under_way);
+        let mut under_way = self.under_way.lock();
         let mut from = from;
         loop {
             let (begin, missing_until) = ranges.gap(from, end)?;
@@ -97,12 +97,12 @@ impl Parts {
 
     /// Whether some of this part is being written.
     fn is_under_way(&self, begin: u64, end: u64) -> bool {
-        locked(&self.under_way).gap(begin, end) != Some((begin, end))
+        self.under_way.lock().gap(begin, end) != Some((begin, end))
     }
 
     /// A reader waits for this part.
     pub(in crate::sync) fn want(&self, begin: u64, end: u64) {
-        locked(&self.wanted).push((begin, end));
+        self.wanted.lock().push((begin, end));
     }
 
     /// There was progress.
@@ -373,7 +373,7 @@ impl Fill<'_> {
     fn fetch_parts(&self, at: u64, notes: &Notes, parts: &mut tokio::task::JoinSet<()>) {
         while parts.try_join_next().is_some() {}
         let Some(total) = notes.total else { return };
-        let mut wanted = locked(&self.parts.wanted);
+        let mut wanted = self.parts.wanted.lock();
         while parts.len() < MOST_PARTS
             && let Some((begin, end)) = wanted.pop()
         {

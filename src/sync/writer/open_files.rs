@@ -2,14 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use lru::LruCache;
+use parking_lot::Mutex;
 
 use crate::bounds::{self, Bounds};
 use crate::catalog::{PackageId, Stored, VersionId};
 use crate::store::Body;
-use crate::sync::lock::locked;
 use crate::sync::transfer::package::Package;
 
 /// The most bytes of inflated content that stay in memory.
@@ -54,7 +54,7 @@ impl OpenFiles {
     }
 
     fn with<T>(&self, look: impl FnOnce(&mut Inner) -> T) -> T {
-        look(&mut locked(&self.0))
+        look(&mut self.0.lock())
     }
 
     pub(in crate::sync) fn get(&self, version: VersionId) -> Option<Ready> {

@@ -9,10 +9,11 @@
 //! meanwhile.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::durability::{flush, on_disk, recheck};
@@ -26,7 +27,6 @@ use crate::catalog::{
 use crate::document::Datetime;
 use crate::store::{Object, Store};
 use crate::sync::error::SyncError;
-use crate::sync::lock::locked;
 use crate::sync::priority;
 use crate::sync::status::Status;
 
@@ -146,7 +146,7 @@ impl WriteQueue {
 
     /// Looks at what the writer knows.
     pub(in crate::sync) fn with<T>(&self, look: impl FnOnce(&mut Writer) -> T) -> T {
-        look(&mut locked(&self.0.writer))
+        look(&mut self.0.writer.lock())
     }
 
     /// Runs a step on the thread of the writer, and announces what it changed. It is done also if the caller goes away.
@@ -157,7 +157,7 @@ impl WriteQueue {
         let write_queue = self.clone();
         let (finish, finished) = oneshot::channel();
         let job = move || {
-            let mut writer = locked(&write_queue.0.writer);
+            let mut writer = write_queue.0.writer.lock();
             // What a long step left is written back behind, unless that takes too long.
             let is_long =
                 !write_queue.0.long_step.load(Ordering::Acquire) && writer.log_size() > write_queue.0.limits.log;
@@ -229,16 +229,12 @@ impl WriteQueue {
         let _ = self.0.facts.send(fact);
     }
 
-    fn locked(&self) -> MutexGuard<'_, Pending> {
-        locked(&self.0.pending)
-    }
-
     /// Content of a version has come into the store.
     ///
     /// # Errors
     /// With the size that it was said to have a moment ago, if that is another.
     pub(in crate::sync) fn stored(&self, version: VersionId, content: Content) -> Result<(), u64> {
-        let mut pending = self.locked();
+        let mut pending = self.0.pending.lock();
         if let Some(said) = pending.sizes.get(&version).filter(|said| **said != content.size) {
             return Err(*said);
         }
@@ -249,17 +245,17 @@ impl WriteQueue {
 
     /// Content that came and is not in the catalog yet.
     pub(in crate::sync) fn pending(&self, version: VersionId) -> Option<Content> {
-        self.locked().contents.get(&version).copied()
+        self.0.pending.lock().contents.get(&version).copied()
     }
 
     /// A size that became known and is not in the catalog yet.
     pub(in crate::sync) fn pending_size(&self, version: VersionId) -> Option<u64> {
-        self.locked().sizes.get(&version).copied()
+        self.0.pending.lock().sizes.get(&version).copied()
     }
 
     /// The size of a version has become known. Returns it: that of its content, if that has come meanwhile.
     pub(in crate::sync) fn size(&self, version: VersionId, size: u64) -> u64 {
-        let mut pending = self.locked();
+        let mut pending = self.0.pending.lock();
         if let Some(content) = pending.contents.get(&version) {
             return content.size;
         }
@@ -295,13 +291,13 @@ impl WriteQueue {
 
     /// The member that a version has as its content was looked at.
     pub(in crate::sync) fn member(&self, looked: Looked) {
-        self.locked().members.insert(looked.version, looked);
+        self.0.pending.lock().members.insert(looked.version, looked);
         self.tell(Fact::Member(looked));
     }
 
     /// What was found of a member and is not in the catalog yet.
     pub(in crate::sync) fn pending_member(&self, version: VersionId, epoch: i64) -> Option<MemberState> {
-        self.locked().members.get(&version).filter(|looked| looked.epoch == epoch).map(|looked| looked.state)
+        self.0.pending.lock().members.get(&version).filter(|looked| looked.epoch == epoch).map(|looked| looked.state)
     }
 
     /// The bytes of a package are begun anew: what was found of its members counts no more.
@@ -438,7 +434,8 @@ impl WriteQueue {
         let (own, store) = (self.clone(), Arc::clone(&self.0.store));
         self.step(move |writer| {
             let (readers, mut gone) = (writer.readers(), (0, 0));
-            let wanted: HashSet<[u8; 32]> = own.locked().contents.values().map(|content| content.sha256).collect();
+            let wanted: HashSet<[u8; 32]> =
+                own.0.pending.lock().contents.values().map(|content| content.sha256).collect();
             for file in files {
                 let is_old = store.came(&file.sha256).is_ok_and(|came| came == file.came);
                 if is_old && !wanted.contains(&file.sha256) && !readers.ask(|reader| reader.has_object(&file.sha256))? {
@@ -573,7 +570,7 @@ async fn write_batch(write_queue: &WriteQueue, batch: Vec<Fact>) {
         }
     }
     {
-        let mut pending = write_queue.locked();
+        let mut pending = write_queue.0.pending.lock();
         pending.contents.retain(|version, _| !versions.contains(version));
         pending.sizes.retain(|version, _| !sized.contains(version));
         pending.members.retain(|version, _| !looked.contains(version));
