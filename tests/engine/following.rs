@@ -2,10 +2,12 @@
 //! for. The state is `complete` only where nothing is missing.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::support::changes::{Source, agrees, at, change, change_list, interval, link, next_second, opened, told};
+use crate::support::changes::{
+    Source, agrees, at, change, change_index, change_list, interval, link, next_second, opened, told,
+};
 use crate::support::dump::{Item, package_with};
 use crate::support::opened::Mirror;
 use crate::support::server::{Reply, Server};
@@ -644,6 +646,87 @@ fn pages_are_one_change_list() {
     mirror.refreshed();
     agrees(&mirror, &source);
     is_complete(&mirror);
+}
+
+/// What a cache answers that has kept an edition before, and asks the server only when it is told to.
+fn kept(server: &Server, path: &str, before: String, now: String) {
+    server.on(path, move |request| {
+        Reply::ok(if request.header("cache-control") == Some("no-cache") { now.clone() } else { before.clone() })
+    });
+}
+
+#[test]
+fn a_page_that_a_cache_has_kept_hides_nothing_of_a_list_that_has_ended() {
+    for stale in ["/one.xml", "/page.xml"] {
+        for by_index in [true, false] {
+            let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+            let next = link("next", &source.url("/page.xml"));
+            let first = source.does("created", "/b", 10, "b");
+            let early = source.does("created", "/c", 20, "c");
+            let edition = |until, early: &str| {
+                (change_list(Some(0), until, &next, &first), change_list(Some(0), until, "", early))
+            };
+            let before = edition(None, &early);
+            source.server.file("/one.xml", before.0.clone());
+            source.server.file("/page.xml", before.1.clone());
+            let list = |source: &Source, until| {
+                source.server.file("/changelist.xml", change_index(0, &[(source.url("/one.xml"), Some(0), until)]));
+            };
+            match by_index {
+                true => list(&source, None),
+                false => offers(&source, &[("/resourcelist.xml", "resourcelist"), ("/one.xml", "changelist")]),
+            }
+            let mirror = opened(&source);
+            // The list ends, and another begins.
+            let late = source.does("updated", "/c", 30, "c, later") + &source.does("created", "/d", 40, "d");
+            let now = edition(Some(50), &(early + &late));
+            source.server.file("/one.xml", now.0.clone());
+            source.server.file("/page.xml", now.1.clone());
+            match stale {
+                "/one.xml" => kept(&source.server, stale, before.0, now.0),
+                _ => kept(&source.server, stale, before.1, now.1),
+            }
+            if by_index {
+                list(&source, Some(50));
+            }
+            mirror.refreshed();
+            agrees(&mirror, &source);
+            is_complete(&mirror);
+        }
+    }
+}
+
+#[test]
+fn pages_of_a_list_that_has_just_ended_are_waited_for() {
+    for by_index in [true, false] {
+        let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+        let next = link("next", &source.url("/page.xml"));
+        let first = source.does("created", "/b", 10, "b");
+        let page = |until, entries: &str| change_list(Some(0), until, "", entries);
+        let before = page(None, "");
+        source.server.file("/one.xml", change_list(Some(0), None, &next, &first));
+        source.server.file("/page.xml", before.clone());
+        source.server.file("/changelist.xml", change_index(0, &[(source.url("/one.xml"), Some(0), None)]));
+        if !by_index {
+            offers(&source, &[("/resourcelist.xml", "resourcelist"), ("/one.xml", "changelist")]);
+        }
+        let mirror = opened(&source);
+        // The first page is written, and the second a while after it.
+        let late = source.does("created", "/c", 20, "c");
+        source.server.file("/one.xml", change_list(Some(0), Some(50), &next, &first));
+        let (asked, now) = (AtomicUsize::new(0), page(Some(50), &late));
+        source.server.on("/page.xml", move |_| {
+            Reply::ok(if asked.fetch_add(1, Ordering::SeqCst) < 3 { before.clone() } else { now.clone() })
+        });
+        source.server.file("/changelist.xml", change_index(0, &[(source.url("/one.xml"), Some(0), Some(50))]));
+        mirror.refreshed();
+        if !by_index {
+            // Until all of its pages say that it has ended, it goes on.
+            mirror.refreshed();
+        }
+        agrees(&mirror, &source);
+        is_complete(&mirror);
+    }
 }
 
 #[test]

@@ -312,23 +312,27 @@ impl DocumentFetcher {
             .as_ref()
             .map(|row| Validators { etag: row.etag.clone(), last_modified: row.last_modified.clone(), settled: false })
             .filter(|validators| !validators.is_empty());
-        match self.spool(url, validators.as_ref(), false).await? {
-            Some(body) => self.with_pages(self.inspect(body, url, depth).await?).await,
-            None => known.map(Got::Unchanged).ok_or_else(|| unconditional(url)),
+        let Some(body) = self.spool(url, validators.as_ref(), false).await? else {
+            return known.map(Got::Unchanged).ok_or_else(|| unconditional(url));
+        };
+        match self.with_pages(self.inspect(body, url, depth).await?, false).await? {
+            // A cache may have kept one of its pages.
+            Got::List(document) if document.about.is_mixed => self.afresh(url, depth).await,
+            got => Ok(got),
         }
     }
 
     /// Asks for one document, past all caches.
     pub(in crate::sync) async fn afresh(&self, url: &str, depth: usize) -> Result<Got, SourceError> {
         match self.spool(url, None, true).await? {
-            Some(body) => self.with_pages(self.inspect(body, url, depth).await?).await,
+            Some(body) => self.with_pages(self.inspect(body, url, depth).await?, true).await,
             None => Err(unconditional(url)),
         }
     }
 
-    /// A Change List with the pages that continue it: its changes have one order. Other lists go page by page, each with its
-    /// validators.
-    async fn with_pages(&self, got: Got) -> Result<Got, SourceError> {
+    /// A Change List with the pages that continue it, `fresh` past all caches: its changes have one order. Other lists go page by
+    /// page, each with its validators.
+    async fn with_pages(&self, got: Got, fresh: bool) -> Result<Got, SourceError> {
         let Got::List(mut document) = got else { return Ok(got) };
         let mut pages = HashSet::from([document.row.url.clone()]);
         while let Some(next) = document.about.next.clone().filter(|_| self.capability.tells_changes()) {
@@ -339,7 +343,7 @@ impl DocumentFetcher {
             if !pages.insert(next.clone()) {
                 break;
             }
-            let body = self.spool(&next, None, false).await?.ok_or_else(|| unconditional(&next))?;
+            let body = self.spool(&next, None, fresh).await?.ok_or_else(|| unconditional(&next))?;
             match self.inspect(body, &next, 1).await? {
                 Got::List(page) => document.append(*page),
                 _ => {

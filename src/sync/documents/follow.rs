@@ -221,9 +221,9 @@ fn may_pass(error: &SourceError) -> bool {
     error.trouble.passes() || error.trouble.is_away()
 }
 
-/// Whether a list is open, where its index says that it is not.
+/// Whether a list, or a page of it, is open, where its index says that it is not.
 fn is_older(document: &Spooled, part: &Part) -> bool {
-    document.about.announced.is_none() && part.until.is_some()
+    (document.about.announced.is_none() || document.about.is_mixed) && part.until.is_some()
 }
 
 /// Brings a list of an index. One that is open, and that the index names as ended, may come from a cache; or its end is still
@@ -467,7 +467,8 @@ impl Walk<'_> {
     }
 
     fn take(&mut self, url: String, mut document: Spooled) -> About {
-        let until = document.about.announced;
+        // Where a page may still be written, it goes on.
+        let until = document.about.announced.filter(|_| !document.about.is_mixed);
         document.about.until = until.filter(|until| self.is_past(*until, document.date));
         let about = document.about.clone();
         self.up.clone_from(&about.up);

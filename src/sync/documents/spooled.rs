@@ -109,6 +109,9 @@ impl Spooled {
 
     /// Appends the pages of `next`, which continues it.
     pub(in crate::sync) fn append(&mut self, next: Self) {
+        // Pages with intervals of their own say nothing of each other.
+        let is_of_same_interval = self.about.from.is_some() && self.about.from == next.about.from;
+        self.about.is_mixed |= is_of_same_interval && self.about.announced.is_some() != next.about.announced.is_some();
         self.pages.push(Page { path: next.path, charset: next.charset, dialect: next.dialect, base: next.base });
         self.pages.extend(next.pages);
         self.about.next = next.about.next;
@@ -223,6 +226,9 @@ pub(in crate::sync) struct About {
     pub(in crate::sync) until: Option<Datetime>,
     /// The end as the document gives it: one that lies at the time of the request closes nothing.
     pub(in crate::sync) announced: Option<Datetime>,
+    /// Whether one of its pages says that it has ended, and another of the same interval does not: they are of two editions, or
+    /// are being written.
+    pub(in crate::sync) is_mixed: bool,
     /// The index that it belongs to (core 12.1).
     pub(in crate::sync) index: Option<String>,
     /// The Capability List.
@@ -245,6 +251,7 @@ impl About {
             from: facts.from,
             until: facts.until,
             announced: facts.until,
+            is_mixed: false,
             index: absolute(head.index()),
             up: absolute(head.above()),
             next: absolute(head.link("next")).filter(|next| *next != base.as_str()),
