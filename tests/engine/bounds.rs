@@ -2,11 +2,11 @@
 //! and the rest of the mirror stays as good as it was.
 
 use crate::support::changes::{Source, told};
-use crate::support::channel::Channel;
 use crate::support::dump::{self, Item};
 use crate::support::opened::{Mirror, said};
 use crate::support::server::{Reply, Server};
 use crate::support::telling::{Telling, channel, free_port, live, only_channel, settles};
+use crate::support::websocket::WebSocketServer;
 use crate::support::{bytes, entry, entry_of, gzip, index, resource_list, seed};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -397,7 +397,7 @@ fn no_more_mementos_are_read_than_allowed() {
 
 #[test]
 fn a_notification_that_is_too_large_is_refused() {
-    let mut sends = Channel::start(None);
+    let sends = WebSocketServer::start();
     let mut telling = Telling::start(seed(), 5, false);
     telling.offers(&channel(&sends.url(), "change-notification", &[]));
     let mirror = Mirror::mount(&telling.source.url("/"), "poll=0,limit_delivery=2K");

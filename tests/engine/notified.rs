@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::support::changes::{agrees, at};
-use crate::support::channel::Channel;
 use crate::support::opened::Mirror;
 use crate::support::server::Reply;
 use crate::support::telling::{Telling, channel, live, notification, settles};
-use crate::support::{document, entry, facts_of, resource_list, sha256};
+use crate::support::websocket::WebSocketServer;
+use crate::support::{at_once, document, entry, facts_of, resource_list, sha256};
 
 /// A channel, a Source with six resources, and a mount that heard of nothing yet.
-fn start(lists: bool) -> (Channel, Telling, Mirror) {
-    let mut sends = Channel::start(None);
+fn start(lists: bool) -> (WebSocketServer, Telling, Mirror) {
+    let sends = WebSocketServer::start();
     let telling = Telling::start(1, 6, lists);
     telling.offers(&channel(&sends.url(), "change-notification", &[]));
     let mirror = Mirror::mount(&telling.source.url("/"), "poll=0,content=all");
@@ -41,7 +41,7 @@ fn message(entries: &str) -> String {
 #[test]
 fn an_older_resource_list_takes_nothing_back_that_was_notified() {
     for validators in [true, false] {
-        let (mut sends, mut telling, mirror) = start(false);
+        let (sends, mut telling, mirror) = start(false);
         let source = &mut telling.source;
         let entries: String = source.now.iter().map(|(path, body)| entry(&source.url(path), &facts_of(body))).collect();
         let told = source.does("updated", "/data/0.txt", 10, "told at ten")
@@ -62,7 +62,7 @@ fn an_older_resource_list_takes_nothing_back_that_was_notified() {
 
 #[test]
 fn what_a_list_has_of_the_second_of_its_creation_is_no_second_version() {
-    let (mut sends, mut telling, mirror) = start(false);
+    let (sends, mut telling, mirror) = start(false);
     let created = telling.source.does("created", "/data/new.txt", 10, "one");
     telling.source.list(10);
     mirror.refreshed();
@@ -78,7 +78,7 @@ fn what_a_list_has_of_the_second_of_its_creation_is_no_second_version() {
 
 #[test]
 fn what_a_list_has_of_the_second_of_two_notified_changes_is_the_version_of_the_later_one() {
-    let (mut sends, mut telling, mirror) = start(false);
+    let (sends, mut telling, mirror) = start(false);
     let created = telling.source.does("created", "/data/new.txt", 10, "one");
     let updated = telling.source.does("updated", "/data/new.txt", 10, "two");
     telling.source.list(10);
@@ -96,7 +96,7 @@ fn what_a_list_has_of_the_second_of_two_notified_changes_is_the_version_of_the_l
 
 #[test]
 fn what_a_list_had_keeps_its_content_and_its_name_when_changes_of_its_second_are_told_late() {
-    let (mut sends, mut telling, mirror) = start(false);
+    let (sends, mut telling, mirror) = start(false);
     let created = telling.source.does("created", "/data/new.txt", 10, "one");
     let updated = telling.source.does("updated", "/data/new.txt", 10, "two");
     telling.source.list(10);
@@ -119,9 +119,11 @@ fn of_changes_within_one_second_the_list_knows_the_order() {
     // What is delivered, after which the list has been read or not: the first change, the second, in which order.
     let cases: [(bool, &[usize]); 5] =
         [(true, &[0]), (true, &[0, 1]), (false, &[1, 0]), (false, &[0, 1]), (true, &[1, 0])];
-    for kinds in [["updated", "updated"], ["deleted", "created"]] {
-        for (read, order) in cases {
-            let (mut sends, mut telling, mirror) = start(true);
+    let kinds = [["updated", "updated"], ["deleted", "created"]];
+    at_once(
+        kinds.into_iter().flat_map(|kinds| cases.map(|(read, order)| (kinds, read, order))),
+        |(kinds, read, order)| {
+            let (sends, mut telling, mirror) = start(true);
             let changes = [0, 1].map(|n| telling.source.does(kinds[n], "/data/0.txt", 10, ["one", "two"][n]));
             telling.source.changes(&changes.concat());
             if read {
@@ -138,71 +140,69 @@ fn of_changes_within_one_second_the_list_knows_the_order() {
             let versions =
                 mirror.count("SELECT count(*) FROM version v JOIN name n ON n.id = v.name WHERE n.name = '0.txt'");
             assert_eq!(versions, if kinds[0] == "updated" { 3 } else { 2 }, "{kinds:?} read={read} {order:?}");
-        }
-    }
+        },
+    );
 }
 
 #[test]
 fn versions_of_one_second_are_in_the_order_of_the_list_whatever_order_they_came_in() {
     // Which of three are delivered, and in which order; what comes next is known before the list is read, or is not.
     let orders: [&[usize]; 6] = [&[0, 2, 1], &[1, 0, 2], &[1, 2, 0], &[2, 0, 1], &[2, 1, 0], &[2, 1]];
-    for order in orders {
-        for more in [true, false] {
-            let (mut sends, mut telling, mirror) = start(true);
-            let mut bodies = vec!["one", "two", "three"];
-            let mut changes: Vec<String> =
-                bodies.iter().map(|body| telling.source.does("updated", "/data/0.txt", 10, body)).collect();
-            if more {
-                bodies.push("four");
-                changes.push(telling.source.does("updated", "/data/0.txt", 20, "four"));
-            }
-            let told: Vec<usize> = order.iter().copied().chain(more.then_some(3)).collect();
-            for n in &told {
-                telling.source.server.file("/data/0.txt", bodies[*n]);
-                sends.send(&notification(if *n == 3 { 10 } else { 9 }, if *n == 3 { 20 } else { 10 }, &changes[*n]));
-                std::thread::sleep(Duration::from_millis(200));
-            }
-            dealt_with(&mirror, i64::try_from(told.len()).unwrap());
-            let versions = || mirror.log("data/0.txt");
-            let names = |versions: &[serde_json::Value]| -> BTreeMap<String, String> {
-                let named = versions.iter().filter(|one| one["name"].is_string() && one["cached"] == true);
-                named.map(|one| (one["hash"].to_string(), one["name"].to_string())).collect()
-            };
-            let named = names(&versions());
-            telling.source.server.file("/data/0.txt", *bodies.last().unwrap());
-            if *order == [1, 0, 2] {
-                // An edition that is older than what was notified.
-                telling.source.changes(&changes[..2].concat());
-                mirror.refreshed();
-                agrees(&mirror, &telling.source);
-            }
-            let expected: Vec<String> = bodies
-                .iter()
-                .rev()
-                .chain(&["first 0"])
-                .map(|body| format!("sha-256:{}", sha256(body.as_bytes())))
-                .collect();
-            for edition in ["", "<!-- another edition -->"] {
-                telling.source.changes(&(changes.concat() + edition));
-                // Whatever has it read: what is current now is wanted.
-                sends.send("");
-                let began = Instant::now();
-                while versions()[0]["cached"] != true || versions().len() != expected.len() {
-                    assert!(began.elapsed() < Duration::from_secs(30), "{order:?} more={more}: {:#?}", versions());
-                    std::thread::sleep(Duration::from_millis(50));
-                }
-                mirror.refreshed();
-                agrees(&mirror, &telling.source);
-                let now = versions();
-                let found: Vec<&str> = now.iter().filter_map(|one| one["hash"].as_str()).collect();
-                assert_eq!(found, expected, "{order:?} more={more} {edition}: {now:#?}");
-                let after = names(&now);
-                assert!(named.iter().all(|(hash, name)| after.get(hash) == Some(name)), "{named:#?}, then {after:#?}");
-            }
-            // A version that was replaced is not current: its content is not fetched ahead for ever.
-            assert_eq!(mirror.count("SELECT count(*) FROM version WHERE name = 0 AND until IS NULL"), 0);
+    at_once(orders.into_iter().flat_map(|order| [(order, true), (order, false)]), |(order, more)| {
+        let (sends, mut telling, mirror) = start(true);
+        let mut bodies = vec!["one", "two", "three"];
+        let mut changes: Vec<String> =
+            bodies.iter().map(|body| telling.source.does("updated", "/data/0.txt", 10, body)).collect();
+        if more {
+            bodies.push("four");
+            changes.push(telling.source.does("updated", "/data/0.txt", 20, "four"));
         }
-    }
+        let told: Vec<usize> = order.iter().copied().chain(more.then_some(3)).collect();
+        for n in &told {
+            telling.source.server.file("/data/0.txt", bodies[*n]);
+            sends.send(&notification(if *n == 3 { 10 } else { 9 }, if *n == 3 { 20 } else { 10 }, &changes[*n]));
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        dealt_with(&mirror, i64::try_from(told.len()).unwrap());
+        let versions = || mirror.log("data/0.txt");
+        let names = |versions: &[serde_json::Value]| -> BTreeMap<String, String> {
+            let named = versions.iter().filter(|one| one["name"].is_string() && one["cached"] == true);
+            named.map(|one| (one["hash"].to_string(), one["name"].to_string())).collect()
+        };
+        let named = names(&versions());
+        telling.source.server.file("/data/0.txt", *bodies.last().unwrap());
+        if *order == [1, 0, 2] {
+            // An edition that is older than what was notified.
+            telling.source.changes(&changes[..2].concat());
+            mirror.refreshed();
+            agrees(&mirror, &telling.source);
+        }
+        let expected: Vec<String> = bodies
+            .iter()
+            .rev()
+            .chain(&["first 0"])
+            .map(|body| format!("sha-256:{}", sha256(body.as_bytes())))
+            .collect();
+        for edition in ["", "<!-- another edition -->"] {
+            telling.source.changes(&(changes.concat() + edition));
+            // Whatever has it read: what is current now is wanted.
+            sends.send("");
+            let began = Instant::now();
+            while versions()[0]["cached"] != true || versions().len() != expected.len() {
+                assert!(began.elapsed() < Duration::from_secs(30), "{order:?} more={more}: {:#?}", versions());
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            mirror.refreshed();
+            agrees(&mirror, &telling.source);
+            let now = versions();
+            let found: Vec<&str> = now.iter().filter_map(|one| one["hash"].as_str()).collect();
+            assert_eq!(found, expected, "{order:?} more={more} {edition}: {now:#?}");
+            let after = names(&now);
+            assert!(named.iter().all(|(hash, name)| after.get(hash) == Some(name)), "{named:#?}, then {after:#?}");
+        }
+        // A version that was replaced is not current: its content is not fetched ahead for ever.
+        assert_eq!(mirror.count("SELECT count(*) FROM version WHERE name = 0 AND until IS NULL"), 0);
+    });
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn of_one_second_nothing_is_told_twice_by_an_older_edition_or_the_rest_of_a_list
     let cases: [(usize, &[usize], &[usize]); 3] =
         [(0, &[1, 0, 2, 3], &[3, 4]), (1, &[1, 3], &[2, 4]), (1, &[2, 1, 3], &[3, 4])];
     for (read, order, editions) in cases {
-        let (mut sends, mut telling, mirror) = start(true);
+        let (sends, mut telling, mirror) = start(true);
         let bodies = ["one", "two", "three", "four"];
         let changes: Vec<String> =
             bodies.iter().map(|body| telling.source.does("updated", "/data/0.txt", 10, body)).collect();
@@ -245,7 +245,7 @@ fn of_one_second_nothing_is_told_twice_by_an_older_edition_or_the_rest_of_a_list
 
 #[test]
 fn a_list_that_is_written_after_its_ping_is_looked_at_again() {
-    let (mut sends, mut telling, mirror) = start(true);
+    let (sends, mut telling, mirror) = start(true);
     let first = telling.source.does("updated", "/data/0.txt", 10, "told already");
     telling.source.changes(&first);
     let second = telling.source.does("updated", "/data/1.txt", 11, "pinged of");
@@ -257,7 +257,7 @@ fn a_list_that_is_written_after_its_ping_is_looked_at_again() {
 
 #[test]
 fn a_sync_that_was_for_something_else_is_no_answer_to_a_framework_notification() {
-    let mut sends = Channel::start(None);
+    let sends = WebSocketServer::start();
     let telling = Telling::start(1, 6, true);
     telling.offers(&channel(&sends.url(), "framework-notification", &[]));
     let mirror = Mirror::mount(&telling.source.url("/"), "poll=0");
@@ -277,7 +277,7 @@ fn a_sync_that_was_for_something_else_is_no_answer_to_a_framework_notification()
 
 #[test]
 fn a_message_that_comes_twice_counts_once() {
-    let (mut sends, mut telling, mirror) = start(false);
+    let (sends, mut telling, mirror) = start(false);
     let one = telling.source.does("updated", "/data/0.txt", 10, "one");
     let two = telling.source.does("updated", "/data/0.txt", 10, "two");
     for told in [&one, &two, &one, &one] {
@@ -292,7 +292,7 @@ fn a_message_that_comes_twice_counts_once() {
 
 #[test]
 fn what_joins_does_not_wait_for_a_list_that_hangs() {
-    let (mut sends, mut telling, mirror) = start(true);
+    let (sends, mut telling, mirror) = start(true);
     let first = telling.source.does("updated", "/data/0.txt", 10, "first");
     sends.send(&notification(0, 10, &first));
     settles(&mirror, &telling.source);

@@ -4,7 +4,9 @@ use crate::support::dump::{self, Item, manifest, package, package_with};
 
 use crate::support::nginx::Nginx;
 use crate::support::server::{Reply, Server};
-use crate::support::{Mirror, bytes, capability, document, facts_of, output, resource_list, run, scramble, shell};
+use crate::support::{
+    Mirror, bytes, capability, document, facts_of, output, resource_list, run, scramble, shell, text,
+};
 use std::fs;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::sync::Arc;
@@ -339,5 +341,54 @@ fn what_is_pinned_is_here_even_if_it_was_let_go_before() {
     assert!(mirror.try_mount().status.success());
     for (number, item) in own.iter().enumerate() {
         assert!(mirror.read(&format!("r/{number}")).unwrap() == item.bytes, "{}", mirror.errors());
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_corrupts_nothing_and_it_goes_on_when_there_is_room() {
+    let server = Server::start();
+    let own: Vec<Item> = (0..60)
+        .map(|number| Item::new(&server.url(&format!("/r/{number}")), &bytes(number, 1 << 20)).stored())
+        .collect();
+    dump::source(&server, EARLY, &own, None);
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Tmpfs::mount(folder.path(), "100M");
+    let mirror = Mirror::prepare(&server.url("/"), "");
+    std::os::unix::fs::symlink(folder.path(), &mirror.cache).unwrap();
+    let output = mirror.try_mount();
+    assert!(output.status.success(), "{}", text(&output));
+    let status = mirror.wait("the full disk", |status| status["error_count"].as_u64() > Some(0));
+    assert!(status["errors"].to_string().contains("are free; make room"), "{status:#}");
+    assert_eq!(mirror.files().len(), 60);
+    mirror.kill();
+    assert!(mirror.try_mount().status.success());
+    assert_eq!(mirror.files().len(), 60);
+    disk.grow("300M");
+    assert!(mirror.refresh().status.success());
+    verified(&mirror, 60);
+    drop(server);
+    for (number, item) in own.iter().enumerate() {
+        assert_eq!(mirror.read(&format!("r/{number}")).unwrap(), item.bytes);
+    }
+    mirror.unmount();
+}
+
+/// A small disk.
+struct Tmpfs(std::path::PathBuf);
+
+impl Tmpfs {
+    fn mount(path: &std::path::Path, size: &str) -> Self {
+        shell(&format!("mount -t tmpfs -o size={size},mode=700 tmpfs {}", path.display()));
+        Self(path.to_owned())
+    }
+
+    fn grow(&self, size: &str) {
+        shell(&format!("mount -o remount,size={size} {}", self.0.display()));
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).output();
     }
 }

@@ -20,6 +20,7 @@ pub mod peer;
 pub mod pywb;
 pub mod server;
 pub mod telling;
+pub mod websocket;
 pub mod xmpp;
 
 use std::fs;
@@ -118,6 +119,11 @@ pub fn scramble(seed: u64) -> u64 {
     value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     value ^ value >> 31
+}
+
+/// Runs a test of each case, which wait for much, at the same time.
+pub fn at_once<T: Send>(cases: impl IntoIterator<Item = T>, test: impl Fn(T) + Sync) {
+    std::thread::scope(|scope| cases.into_iter().for_each(|case| drop(scope.spawn(|| test(case)))));
 }
 
 pub fn bytes(seed: u64, length: usize) -> Vec<u8> {

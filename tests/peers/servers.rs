@@ -1,20 +1,16 @@
 //! The WebSub hub and the WebSocket server that other tests talk to do what these tests count on.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics has failed")]
-
-mod support;
-
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crate::support::channel::Channel;
+use crate::support::hub::{Hub, HubOptions};
+use crate::support::server::{Reply, Server};
 use futures_util::StreamExt as _;
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use support::channel::Channel;
-use support::hub::{Hub, HubOptions};
-use support::server::{Reply, Server};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::Role;
 use tokio_tungstenite::tungstenite::{Error, Message};
@@ -178,7 +174,7 @@ fn signature(algorithm: &str, secret: &str, body: &[u8]) -> String {
         ($digest:ty) => {{
             let mut mac = Hmac::<$digest>::new_from_slice(secret.as_bytes()).unwrap();
             mac.update(body);
-            support::hex(&mac.finalize().into_bytes())
+            crate::support::hex(&mac.finalize().into_bytes())
         }};
     }
     let hex = match algorithm {
@@ -467,9 +463,9 @@ async fn a_connection_is_cut_after_its_frames() {
 
 #[test]
 fn with_tls_the_certificate_is_the_one_given() {
-    support::require(&["openssl"]);
+    crate::support::require(&["openssl"]);
     let folder = tempfile::tempdir().unwrap();
-    support::shell(&format!(
+    crate::support::shell(&format!(
         "cd {} && exec 2>/dev/null
          openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 3 -subj '/CN=127.0.0.1' \
              -addext 'subjectAltName=IP:127.0.0.1' -addext 'basicConstraints=critical,CA:FALSE' -keyout key -out cert
