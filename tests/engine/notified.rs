@@ -10,6 +10,7 @@ use crate::support::server::Reply;
 use crate::support::telling::{Telling, channel, live, notification, settles};
 use crate::support::websocket::WebSocketServer;
 use crate::support::{at_once, document, entry, facts_of, resource_list, sha256};
+use resourcesync::catalog::Reader;
 
 /// A channel, a Source with six resources, and a mount that heard of nothing yet.
 fn start(lists: bool) -> (WebSocketServer, Telling, Mirror) {
@@ -24,14 +25,9 @@ fn start(lists: bool) -> (WebSocketServer, Telling, Mirror) {
 }
 
 /// Waits until so many deliveries have come, and all of them are dealt with.
-fn dealt_with(mirror: &Mirror, count: i64) {
-    let began = Instant::now();
-    while mirror.count("SELECT count(*) FROM delivery WHERE done") < count
-        || mirror.count("SELECT count(*) FROM delivery WHERE NOT done") > 0
-    {
-        assert!(began.elapsed() < Duration::from_secs(30), "deliveries are left");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+fn dealt_with(mirror: &Mirror, count: usize) {
+    mirror.wait("deliveries", |status| status["channels"][0]["received"].as_u64() >= Some(count as u64));
+    mirror.deals_with_deliveries();
 }
 
 fn message(entries: &str) -> String {
@@ -69,10 +65,10 @@ fn what_a_list_has_of_the_second_of_its_creation_is_no_second_version() {
     let updated = telling.source.does("updated", "/data/new.txt", 19, "two");
     for (number, (until, told)) in [(19, updated), (20, created)].into_iter().enumerate() {
         sends.send(&notification(10, until, &told));
-        dealt_with(&mirror, i64::try_from(number).unwrap() + 1);
+        dealt_with(&mirror, number + 1);
     }
     agrees(&mirror, &telling.source);
-    let versions = mirror.count("SELECT count(*) FROM version v JOIN name n ON n.id = v.name WHERE n.name = 'new.txt'");
+    let versions = mirror.log("data/new.txt").len();
     assert_eq!(versions, 2);
 }
 
@@ -85,12 +81,12 @@ fn what_a_list_has_of_the_second_of_two_notified_changes_is_the_version_of_the_l
     mirror.refreshed();
     for (number, (from, told)) in [(0, created), (10, updated)].into_iter().enumerate() {
         sends.send(&notification(from, 10, &told));
-        dealt_with(&mirror, i64::try_from(number).unwrap() + 1);
+        dealt_with(&mirror, number + 1);
     }
     settles(&mirror, &telling.source);
     mirror.refreshed();
     agrees(&mirror, &telling.source);
-    let versions = mirror.count("SELECT count(*) FROM version v JOIN name n ON n.id = v.name WHERE n.name = 'new.txt'");
+    let versions = mirror.log("data/new.txt").len();
     assert_eq!(versions, 2);
 }
 
@@ -105,12 +101,12 @@ fn what_a_list_had_keeps_its_content_and_its_name_when_changes_of_its_second_are
     let last = telling.source.does("updated", "/data/new.txt", 19, "three");
     for (number, (until, told)) in [(19, last), (20, created), (20, updated)].into_iter().enumerate() {
         sends.send(&notification(10, until, &told));
-        dealt_with(&mirror, i64::try_from(number).unwrap() + 1);
+        dealt_with(&mirror, number + 1);
     }
     settles(&mirror, &telling.source);
     let name = format!("{}.txt", at(10).replace(['-', ':'], ""));
     assert_eq!(mirror.read(&format!(".versions/data/new.txt/{name}")).unwrap(), b"two");
-    let versions = mirror.count("SELECT count(*) FROM version v JOIN name n ON n.id = v.name WHERE n.name = 'new.txt'");
+    let versions = mirror.log("data/new.txt").len();
     assert_eq!(versions, 3);
 }
 
@@ -137,8 +133,7 @@ fn of_changes_within_one_second_the_list_knows_the_order() {
             settles(&mirror, &telling.source);
             mirror.refreshed();
             agrees(&mirror, &telling.source);
-            let versions =
-                mirror.count("SELECT count(*) FROM version v JOIN name n ON n.id = v.name WHERE n.name = '0.txt'");
+            let versions = mirror.log("data/0.txt").len();
             assert_eq!(versions, if kinds[0] == "updated" { 3 } else { 2 }, "{kinds:?} read={read} {order:?}");
         },
     );
@@ -163,7 +158,7 @@ fn versions_of_one_second_are_in_the_order_of_the_list_whatever_order_they_came_
             sends.send(&notification(if *n == 3 { 10 } else { 9 }, if *n == 3 { 20 } else { 10 }, &changes[*n]));
             std::thread::sleep(Duration::from_millis(200));
         }
-        dealt_with(&mirror, i64::try_from(told.len()).unwrap());
+        dealt_with(&mirror, told.len());
         let versions = || mirror.log("data/0.txt");
         let names = |versions: &[serde_json::Value]| -> BTreeMap<String, String> {
             let named = versions.iter().filter(|one| one["name"].is_string() && one["cached"] == true);
@@ -201,7 +196,7 @@ fn versions_of_one_second_are_in_the_order_of_the_list_whatever_order_they_came_
             assert!(named.iter().all(|(hash, name)| after.get(hash) == Some(name)), "{named:#?}, then {after:#?}");
         }
         // A version that was replaced is not current: its content is not fetched ahead for ever.
-        assert_eq!(mirror.count("SELECT count(*) FROM version WHERE name = 0 AND until IS NULL"), 0);
+        mirror.wait("all content", |_| mirror.ask(Reader::count_missing).0 == 0);
     });
 }
 
@@ -225,10 +220,9 @@ fn of_one_second_nothing_is_told_twice_by_an_older_edition_or_the_rest_of_a_list
             sends.send(&notification(9, 10, &changes[*n]));
             std::thread::sleep(Duration::from_millis(200));
         }
-        dealt_with(&mirror, i64::try_from(order.len()).unwrap());
+        dealt_with(&mirror, order.len());
         telling.source.server.file("/data/0.txt", bodies[3]);
-        let versions =
-            || mirror.count("SELECT count(*) FROM version v JOIN name n ON n.id = v.name WHERE n.name = '0.txt'");
+        let versions = || mirror.log("data/0.txt").len();
         for edition in editions {
             telling.source.changes(&changes[..*edition].concat());
             mirror.refreshed();

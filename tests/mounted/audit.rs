@@ -228,13 +228,7 @@ fn what_a_killed_daemon_left_and_comes_anew_is_not_let_go() {
     let resources: Vec<(&str, &str)> = bodies.iter().map(|(path, body)| (path.as_str(), body.as_str())).collect();
     let source = Source::start(&resources, &[]);
     let mirror = Mirror::mount(&source.url("/"), "poll=0,content=all");
-    let all = i64::try_from(bodies.len()).unwrap();
-    let began = std::time::Instant::now();
-    let is_here = || mirror.count("SELECT count(*) FROM version WHERE object IS NOT NULL");
-    while is_here() < all {
-        assert!(began.elapsed() < std::time::Duration::from_secs(60), "{} of {all} files came", is_here());
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+    mirror.wait("all files", |status| status["cached"]["resources"] == bodies.len());
     mirror.kill();
     // All of it has come, and nobody wrote down that it did.
     let catalog = rusqlite::Connection::open(mirror.cache.join("catalog.db")).unwrap();
@@ -247,9 +241,10 @@ fn what_a_killed_daemon_left_and_comes_anew_is_not_let_go() {
     loop {
         let audit = run(&["audit", "--content", &mirror.directory.to_string_lossy()]);
         assert!(audit.status.success(), "{}", text(&audit));
-        if is_here() == all {
+        let cached = mirror.status()["cached"]["resources"].clone();
+        if cached == bodies.len() {
             break;
         }
-        assert!(began.elapsed() < std::time::Duration::from_secs(60), "{} of {all} files came", is_here());
+        assert!(began.elapsed() < std::time::Duration::from_secs(60), "{cached} of {} files came", bodies.len());
     }
 }

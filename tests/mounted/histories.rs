@@ -124,21 +124,7 @@ fn explain(mirror: &Mirror, teller: &Teller, paths: &[String]) {
         for (place, one) in teller.told.iter().enumerate().filter(|(_, one)| one.path == *path) {
             println!("{path}: told at {place}, second {}: {} {:?}", one.second, one.kind, one.body);
         }
-        let name = path.rsplit('/').next().unwrap();
-        let catalog = mirror.catalog();
-        let mut rows = catalog
-            .prepare(
-                "SELECT v.id, v.name, n.name, v.begin / 1000000000 - 1772352000, v.until / 1000000000 - 1772352000, v.change, v.gone
-                 FROM version v JOIN name n ON n.id = v.name LEFT JOIN name p ON p.id = n.parent
-                 WHERE n.name = ?1 OR n.name = '@self' AND p.name = ?1 ORDER BY v.id",
-            )
-            .unwrap();
-        let rows = rows.query_map([name], |row| {
-            let number = |index| row.get::<_, Option<i64>>(index);
-            let name: String = row.get(2)?;
-            Ok((number(0)?, number(1)?, name, number(3)?, number(4)?, number(5)?, number(6)?))
-        });
-        rows.unwrap().for_each(|row| println!("  version, name, begin, until, change, gone: {:?}", row.unwrap()));
+        println!("{:#?}", mirror.log(path.trim_start_matches('/')));
     }
 }
 
@@ -228,13 +214,13 @@ fn follow(seed: u64, manner: Manner) {
         same(&mirror, &source.now, &teller, &told);
         if step % 7 == 0 {
             // Nothing new: nothing changes.
-            let versions = mirror.count("SELECT count(*) FROM version");
+            let syncs = mirror.log("");
             mirror.refreshed();
-            assert_eq!(mirror.count("SELECT count(*) FROM version"), versions, "{told}");
+            assert_eq!(mirror.log(""), syncs, "{told}");
         }
     }
     let creations = teller.told.iter().filter(|one| one.kind != "deleted").count();
-    let versions = mirror.count("SELECT count(*) FROM version");
+    let versions = mirror.synced(&["added", "updated"]);
     println!("{manner:?}: {} changes, {versions} versions", teller.told.len());
     // Where a list says more than the changes did, what it lists may be new; else each change is a version, and a
     // resource is listed once more with a new baseline if what was told before is forgotten.

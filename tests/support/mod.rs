@@ -170,8 +170,8 @@ pub trait Mirrored {
     fn status(&self) -> serde_json::Value;
     /// Waits until the status says so.
     fn wait(&self, what: &str, said: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value;
-    /// The catalog, to be asked.
-    fn catalog(&self) -> rusqlite::Connection;
+    /// What `log --json` prints of a path.
+    fn log(&self, path: &str) -> Vec<serde_json::Value>;
 }
 
 impl Mirrored for Mirror {
@@ -195,8 +195,8 @@ impl Mirrored for Mirror {
         self.wait(what, said)
     }
 
-    fn catalog(&self) -> rusqlite::Connection {
-        self.catalog()
+    fn log(&self, path: &str) -> Vec<serde_json::Value> {
+        self.log(path)
     }
 }
 
@@ -336,6 +336,19 @@ impl Mirror {
         let output = self.refresh();
         assert!(output.status.success(), "{}", text(&output));
         text(&output)
+    }
+
+    /// What `log --json` prints of a path.
+    pub fn log(&self, path: &str) -> Vec<serde_json::Value> {
+        let output = run(&["log", "--json", &self.path(path).to_string_lossy()]);
+        assert!(output.status.success(), "log: {}", text(&output));
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    }
+
+    /// How many resources were `added`, `updated` or `deleted` by all syncs that `log` shows.
+    pub fn synced(&self, what: &[&str]) -> u64 {
+        let syncs = self.log("");
+        syncs.iter().flat_map(|sync| what.iter().filter_map(|what| sync[*what].as_u64())).sum()
     }
 
     /// The catalog, to be asked.

@@ -189,27 +189,12 @@ pub fn has_all_versions(mirror: &impl Mirrored, telling: &Telling) {
 }
 
 fn differs(mirror: &impl Mirrored, telling: &Telling) -> Option<String> {
-    let catalog = mirror.catalog();
-    let mut question = catalog
-        .prepare("SELECT n.name, v.hashes FROM version v JOIN name n ON n.id = v.name ORDER BY v.begin, v.id")
-        .expect("its tables");
-    let rows = question.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, Vec<u8>>(1)?))).expect("rows");
-    let mut found: BTreeMap<String, Vec<Vec<u8>>> = BTreeMap::new();
-    for row in rows {
-        let (name, hashes) = row.expect("a row");
-        found.entry(format!("/data/{name}")).or_default().push(hashes);
-    }
-    if !found.keys().eq(telling.versions.keys()) {
-        return Some(format!("{:?} are known, of {:?}", found.keys(), telling.versions.keys()));
-    }
     telling.versions.iter().find_map(|(path, expected)| {
-        let has: Vec<bool> = found[path]
-            .iter()
-            .zip(expected)
-            .map(|(hashes, digest)| hashes.windows(32).any(|window| super::hex(window) == *digest))
-            .collect();
-        let all = found[path].len() == expected.len() && has.iter().all(|has| *has);
-        (!all).then(|| format!("{path}: it has {} versions of {}: {has:?}", found[path].len(), expected.len()))
+        let log = mirror.log(path.trim_start_matches('/'));
+        let found: Vec<&str> = log.iter().rev().filter_map(|version| version["hash"].as_str()).collect();
+        let is_equal =
+            found.iter().map(|hash| hash.trim_start_matches("sha-256:")).eq(expected.iter().map(String::as_str));
+        (!is_equal || log.len() != expected.len()).then(|| format!("{path}: {found:?}, not {expected:?}"))
     })
 }
 
