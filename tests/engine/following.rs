@@ -2,7 +2,7 @@
 //! for. The state is `complete` only where nothing is missing.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::support::changes::{
@@ -648,82 +648,130 @@ fn pages_are_one_change_list() {
     is_complete(&mirror);
 }
 
-/// What a cache answers that has kept an edition before, and asks the server only when it is told to.
-fn kept(server: &Server, path: &str, before: String, now: String) {
-    server.on(path, move |request| {
-        Reply::ok(if request.header("cache-control") == Some("no-cache") { now.clone() } else { before.clone() })
-    });
+/// How a list of two pages is found, and that it has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    /// By an index with its end.
+    Index,
+    /// By an index that does not say that it has ended.
+    IndexWithoutEnd,
+    /// By itself; the next one is in the index beside it.
+    Itself,
+    /// By the Capability List, which names the next one then.
+    Up,
 }
+
+/// A list of two pages ends, and another begins; `first` and `second` answer for its pages from then on, given what they were before
+/// and are now.
+fn pages_end(found: Found, first: impl Fn(&Source, String, String), second: impl Fn(&Source, String, String)) {
+    let mut source = Source::start(&[("/a", "a")], &["changelist"]);
+    let links = match found {
+        Found::Itself => link("index", &source.url("/changelist.xml")),
+        Found::Up => link("up", &source.url("/capabilitylist.xml")),
+        _ => String::new(),
+    };
+    let next = links + &link("next", &source.url("/page.xml"));
+    let one = source.does("created", "/b", 10, "b");
+    let early = source.does("created", "/c", 20, "c");
+    let edition =
+        |until, early: &str| (change_list(Some(0), until, &next, &one), change_list(Some(0), until, "", early));
+    let before = edition(None, &early);
+    source.server.file("/one.xml", before.0.clone());
+    source.server.file("/page.xml", before.1.clone());
+    let names = |source: &Source, list: &str| {
+        offers(source, &[("/resourcelist.xml", "resourcelist"), (list, "changelist")]);
+    };
+    match found {
+        Found::Index | Found::IndexWithoutEnd => {
+            source.server.file("/changelist.xml", change_index(0, &[(source.url("/one.xml"), Some(0), None)]));
+        }
+        Found::Itself | Found::Up => names(&source, "/one.xml"),
+    }
+    let mirror = opened(&source);
+    let late = source.does("updated", "/c", 30, "c, later") + &source.does("created", "/d", 40, "d");
+    let now = edition(Some(50), &(early + &late));
+    first(&source, before.0, now.0);
+    second(&source, before.1, now.1);
+    let two = source.does("created", "/e", 60, "e");
+    source.server.file("/two.xml", change_list(Some(50), None, "", &two));
+    let until = Some(50).filter(|_| found != Found::IndexWithoutEnd);
+    let lists = [(source.url("/one.xml"), Some(0), until), (source.url("/two.xml"), Some(50), None)];
+    source.server.file("/changelist.xml", change_index(0, &lists));
+    if found == Found::Up {
+        names(&source, "/two.xml");
+    }
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    is_complete(&mirror);
+    assert_eq!(mirror.log("c").len(), 2, "{found:?}");
+}
+
+const ALL_FOUND: [Found; 4] = [Found::Index, Found::IndexWithoutEnd, Found::Itself, Found::Up];
 
 #[test]
 fn a_page_that_a_cache_has_kept_hides_nothing_of_a_list_that_has_ended() {
-    for stale in ["/one.xml", "/page.xml"] {
-        for by_index in [true, false] {
-            let mut source = Source::start(&[("/a", "a")], &["changelist"]);
-            let next = link("next", &source.url("/page.xml"));
-            let first = source.does("created", "/b", 10, "b");
-            let early = source.does("created", "/c", 20, "c");
-            let edition = |until, early: &str| {
-                (change_list(Some(0), until, &next, &first), change_list(Some(0), until, "", early))
-            };
-            let before = edition(None, &early);
-            source.server.file("/one.xml", before.0.clone());
-            source.server.file("/page.xml", before.1.clone());
-            let list = |source: &Source, until| {
-                source.server.file("/changelist.xml", change_index(0, &[(source.url("/one.xml"), Some(0), until)]));
-            };
-            match by_index {
-                true => list(&source, None),
-                false => offers(&source, &[("/resourcelist.xml", "resourcelist"), ("/one.xml", "changelist")]),
-            }
-            let mirror = opened(&source);
-            // The list ends, and another begins.
-            let late = source.does("updated", "/c", 30, "c, later") + &source.does("created", "/d", 40, "d");
-            let now = edition(Some(50), &(early + &late));
-            source.server.file("/one.xml", now.0.clone());
-            source.server.file("/page.xml", now.1.clone());
-            match stale {
-                "/one.xml" => kept(&source.server, stale, before.0, now.0),
-                _ => kept(&source.server, stale, before.1, now.1),
-            }
-            if by_index {
-                list(&source, Some(50));
-            }
-            mirror.refreshed();
-            agrees(&mirror, &source);
-            is_complete(&mirror);
+    /// A cache that has kept an edition, and asks the server only when it is told to.
+    fn keeps(path: &str) -> impl Fn(&Source, String, String) {
+        move |source, before, now| {
+            source.server.on(path, move |request| {
+                Reply::ok(if request.header("cache-control") == Some("no-cache") {
+                    now.clone()
+                } else {
+                    before.clone()
+                })
+            });
         }
+    }
+    fn writes(path: &str) -> impl Fn(&Source, String, String) {
+        move |source, _, now| source.server.file(path, now)
+    }
+    for found in ALL_FOUND {
+        pages_end(found, keeps("/one.xml"), writes("/page.xml"));
+        pages_end(found, writes("/one.xml"), keeps("/page.xml"));
     }
 }
 
 #[test]
 fn pages_of_a_list_that_has_just_ended_are_waited_for() {
-    for by_index in [true, false] {
+    let at_once = |source: &Source, _, now: String| source.server.file("/one.xml", now);
+    // The second is written a while after the first.
+    let late = |source: &Source, before: String, now: String| {
+        let began = Instant::now();
+        source.server.on("/page.xml", move |_| {
+            Reply::ok(if began.elapsed() < Duration::from_secs(1) { before.clone() } else { now.clone() })
+        });
+    };
+    std::thread::scope(|scope| {
+        for found in ALL_FOUND {
+            scope.spawn(move || pages_end(found, at_once, late));
+        }
+    });
+}
+
+#[test]
+fn pages_with_intervals_of_their_own_are_a_list_that_goes_on_with_the_last() {
+    // The newest first, and the oldest.
+    for is_newest_first in [true, false] {
         let mut source = Source::start(&[("/a", "a")], &["changelist"]);
         let next = link("next", &source.url("/page.xml"));
-        let first = source.does("created", "/b", 10, "b");
-        let page = |until, entries: &str| change_list(Some(0), until, "", entries);
-        let before = page(None, "");
-        source.server.file("/one.xml", change_list(Some(0), None, &next, &first));
-        source.server.file("/page.xml", before.clone());
-        source.server.file("/changelist.xml", change_index(0, &[(source.url("/one.xml"), Some(0), None)]));
-        if !by_index {
-            offers(&source, &[("/resourcelist.xml", "resourcelist"), ("/one.xml", "changelist")]);
-        }
+        let pages = [
+            (Some(0), Some(50), source.does("created", "/b", 10, "b")),
+            (Some(50), None, source.does("created", "/c", 60, "c")),
+        ];
+        let serve = |source: &Source, pages: &[(Option<u64>, Option<u64>, String)]| {
+            let order = if is_newest_first { [1, 0] } else { [0, 1] };
+            for (place, path, links) in [(order[0], "/changelist.xml", next.as_str()), (order[1], "/page.xml", "")] {
+                let (from, until, entries) = &pages[place];
+                source.server.file(path, change_list(*from, *until, links, entries));
+            }
+        };
+        serve(&source, &pages);
         let mirror = opened(&source);
-        // The first page is written, and the second a while after it.
-        let late = source.does("created", "/c", 20, "c");
-        source.server.file("/one.xml", change_list(Some(0), Some(50), &next, &first));
-        let (asked, now) = (AtomicUsize::new(0), page(Some(50), &late));
-        source.server.on("/page.xml", move |_| {
-            Reply::ok(if asked.fetch_add(1, Ordering::SeqCst) < 3 { before.clone() } else { now.clone() })
-        });
-        source.server.file("/changelist.xml", change_index(0, &[(source.url("/one.xml"), Some(0), Some(50))]));
+        is_complete(&mirror);
+        let [first, (from, _, entries)] = pages;
+        let more = source.does("updated", "/b", 70, "b, later");
+        serve(&source, &[first, (from, None, entries + &more)]);
         mirror.refreshed();
-        if !by_index {
-            // Until all of its pages say that it has ended, it goes on.
-            mirror.refreshed();
-        }
         agrees(&mirror, &source);
         is_complete(&mirror);
     }

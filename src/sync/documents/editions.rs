@@ -9,7 +9,7 @@ use futures_util::StreamExt as _;
 use sha2::{Digest as _, Sha256};
 
 use super::fetch::{DocumentFetcher, Got, Lists, Named, hex};
-use super::spooled::{Spooled, digest_entry};
+use super::spooled::Spooled;
 use crate::catalog::{DocumentRow, Snapshot};
 use crate::document::Datetime;
 use crate::source::{SourceError, Trouble, Validators};
@@ -69,8 +69,7 @@ pub(in crate::sync) async fn mixed(fetcher: &DocumentFetcher, lists: &Lists, nam
             Ok(Now::Same) => {}
             Ok(Now::Other(now)) => {
                 let before = lists.read.iter().find(|document| document.row.url == url);
-                // Reading them takes seconds where they are long.
-                let differ = |before: &Spooled| tokio::task::block_in_place(|| digest(before) != digest(&now));
+                let differ = |before: &Spooled| before.digest_of_entries() != now.digest_of_entries();
                 if before.is_none_or(differ) {
                     return differs(&url, "it has changed while the other parts were read");
                 }
@@ -207,15 +206,4 @@ async fn ask_again(fetcher: &DocumentFetcher, row: &DocumentRow) -> Result<Now, 
         Got::List(now) => Ok(Now::Other(now)),
         _ => Err(SourceError::new(&row.url, Trouble::Mixed("it was a list, and is an index now".to_owned()))),
     }
-}
-
-/// Of all entries, as far as it can be read.
-fn digest(document: &Spooled) -> [u8; 32] {
-    let mut hasher = Sha256::new();
-    if let Ok(mut entries) = document.entries(&document.row.url) {
-        while let Ok(Some(entry)) = entries.next() {
-            digest_entry(&mut hasher, &entry);
-        }
-    }
-    hasher.finalize().into()
 }

@@ -219,6 +219,10 @@ pub(in crate::sync) struct DocumentFetcher {
     pub(in crate::sync) past_caches: bool,
 }
 
+/// How often a list is looked at that is not as its index, or the first of its pages, says.
+pub(in crate::sync) const MOST_LOOKS: usize = 4;
+/// How long nothing is written of a list that is whole.
+pub(in crate::sync) const WRITING: Duration = Duration::from_secs(2);
 /// In place of the number of entries, for an index.
 pub(in crate::sync) const INDEX: u64 = u64::MAX >> 1;
 
@@ -316,18 +320,38 @@ impl DocumentFetcher {
             return known.map(Got::Unchanged).ok_or_else(|| unconditional(url));
         };
         match self.with_pages(self.inspect(body, url, depth).await?, false).await? {
-            // A cache may have kept one of its pages.
             Got::List(document) if document.about.is_mixed => self.afresh(url, depth).await,
             got => Ok(got),
         }
     }
 
-    /// Asks for one document, past all caches.
+    /// Asks for one document, past all caches. Where one page of a list has an end and another has none, the list may be being
+    /// written: it is asked for until all pages agree, or until its entries stay the same.
+    ///
+    /// # Errors
+    /// If it changes as long as it is looked at, and its pages do not agree.
     pub(in crate::sync) async fn afresh(&self, url: &str, depth: usize) -> Result<Got, SourceError> {
-        match self.spool(url, None, true).await? {
-            Some(body) => self.with_pages(self.inspect(body, url, depth).await?, true).await,
-            None => Err(unconditional(url)),
+        let mut before = None;
+        for _ in 0..=MOST_LOOKS {
+            let body = self.spool(url, None, true).await?.ok_or_else(|| unconditional(url))?;
+            let mut document = match self.with_pages(self.inspect(body, url, depth).await?, true).await? {
+                Got::List(document) if document.about.is_mixed => document,
+                got => return Ok(got),
+            };
+            let entries = Some(document.digest_of_entries());
+            if entries == before {
+                self.status.warning(&format!(
+                    "{url}: some of its pages have an `until`, and others have none; it is taken to have ended"
+                ));
+                document.about.is_mixed = false;
+                return Ok(Got::List(document));
+            }
+            before = entries;
+            tokio::time::sleep(WRITING).await;
         }
+        let problem = "some of its pages have an `until`, and others have none: they may be being written; it is read again \
+                       with the next poll";
+        Err(SourceError::new(url, Trouble::Mixed(problem.to_owned())))
     }
 
     /// A Change List with the pages that continue it, `fresh` past all caches: its changes have one order. Other lists go page by

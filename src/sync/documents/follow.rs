@@ -7,12 +7,10 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use sha2::{Digest as _, Sha256};
 
-use super::fetch::{DocumentFetcher, Got, Part};
+use super::fetch::{DocumentFetcher, Got, MOST_LOOKS, Part, WRITING};
 use super::spooled::{About, OF_THE_REQUEST, Spooled, ended_before};
 use crate::bounds;
 use crate::catalog::{Beside, DocumentRow, Feed};
@@ -22,10 +20,6 @@ use crate::sync::context::Context;
 
 /// How often a closed or missing document leads on to another, in one sync.
 const MOST_HOPS: usize = 12;
-/// How often a list is looked at that is not as its index says.
-const MOST_LOOKS: usize = 4;
-/// How long nothing is written of a list that is whole.
-const WRITING: Duration = Duration::from_secs(2);
 /// How many lists of an index are asked for at once.
 const AT_ONCE: usize = 4;
 /// The consequence where a document of changes that ended before the lists cannot be read.
@@ -221,9 +215,9 @@ fn may_pass(error: &SourceError) -> bool {
     error.trouble.passes() || error.trouble.is_away()
 }
 
-/// Whether a list, or a page of it, is open, where its index says that it is not.
+/// Whether a list is open, where its index says that it is not.
 fn is_older(document: &Spooled, part: &Part) -> bool {
-    (document.about.announced.is_none() || document.about.is_mixed) && part.until.is_some()
+    document.about.announced.is_none() && part.until.is_some()
 }
 
 /// Brings a list of an index. One that is open, and that the index names as ended, may come from a cache; or its end is still
@@ -240,8 +234,8 @@ async fn settled(
         match &got {
             Got::List(document) if is_older(document, part) => {
                 // The first may be a cache's.
-                let now = if look > 0 { digest(document).await } else { None };
-                if look > 0 && (!last || now == before && now.is_some()) {
+                let now = (look > 0).then(|| document.digest_of_entries());
+                if look > 0 && (!last || now == before) {
                     return Ok((got, None));
                 }
                 before = now;
@@ -258,16 +252,6 @@ async fn settled(
     }
     let problem = "its index says that it has ended, and it goes on; it is read again with the next poll".to_owned();
     Ok((got, Some(SourceError::new(&part.url, Trouble::Broken(problem)))))
-}
-
-async fn digest(document: &Spooled) -> Option<[u8; 32]> {
-    let path = document.path.to_path_buf();
-    let hashed = tokio::task::spawn_blocking(move || {
-        let mut hasher = Sha256::new();
-        crate::store::hash(&mut std::fs::File::open(path).ok()?, &mut hasher).ok()?;
-        Some(hasher.finalize().into())
-    });
-    hashed.await.ok().flatten()
 }
 
 impl Walk<'_> {
@@ -467,8 +451,7 @@ impl Walk<'_> {
     }
 
     fn take(&mut self, url: String, mut document: Spooled) -> About {
-        // Where a page may still be written, it goes on.
-        let until = document.about.announced.filter(|_| !document.about.is_mixed);
+        let until = document.about.announced;
         document.about.until = until.filter(|until| self.is_past(*until, document.date));
         let about = document.about.clone();
         self.up.clone_from(&about.up);

@@ -102,6 +102,20 @@ impl Spooled {
         Ok(Entries { document: self, name: name.to_owned(), reader, page: 0, consumed: 0 })
     }
 
+    /// A digest of the entries of all its pages, as far as they can be read.
+    pub(in crate::sync) fn digest_of_entries(&self) -> [u8; 32] {
+        // Reading them takes seconds where they are many.
+        tokio::task::block_in_place(|| {
+            let mut hasher = Sha256::new();
+            if let Ok(mut entries) = self.entries(&self.row.url) {
+                while let Ok(Some(entry)) = entries.next() {
+                    digest_entry(&mut hasher, &entry);
+                }
+            }
+            hasher.finalize().into()
+        })
+    }
+
     /// When its snapshot began: its own `at`, else that of the index that names it.
     pub(in crate::sync) fn at(&self) -> Option<Datetime> {
         self.row.at.or(self.inherited_at)
@@ -109,14 +123,24 @@ impl Spooled {
 
     /// Appends the pages of `next`, which continues it.
     pub(in crate::sync) fn append(&mut self, next: Self) {
-        // Pages with intervals of their own say nothing of each other.
-        let is_of_same_interval = self.about.from.is_some() && self.about.from == next.about.from;
-        self.about.is_mixed |= is_of_same_interval && self.about.announced.is_some() != next.about.announced.is_some();
+        let both = |own: Option<Datetime>, next: Option<Datetime>| own.zip(next).map(|(own, next)| own.max(next));
+        match self.about.from.zip(next.about.from) {
+            // Each page has an interval of its own: the list ends when all of them have ended.
+            Some((own, other)) if own != other => {
+                self.about.from = Some(own.min(other));
+                self.about.until = both(self.about.until, next.about.until);
+                self.about.announced = both(self.about.announced, next.about.announced);
+            }
+            interval => {
+                let differ = self.about.announced.is_some() != next.about.announced.is_some();
+                self.about.is_mixed |= interval.is_some() && differ;
+                self.about.until = self.about.until.or(next.about.until);
+                self.about.announced = self.about.announced.or(next.about.announced);
+            }
+        }
         self.pages.push(Page { path: next.path, charset: next.charset, dialect: next.dialect, base: next.base });
         self.pages.extend(next.pages);
         self.about.next = next.about.next;
-        self.about.until = self.about.until.or(next.about.until);
-        self.about.announced = self.about.announced.or(next.about.announced);
         self.about.oldest = [self.about.oldest, next.about.oldest].into_iter().flatten().min();
         // Whether a page after the first has changed, the validators of the first do not say.
         (self.row.etag, self.row.last_modified) = (None, None);
@@ -226,8 +250,7 @@ pub(in crate::sync) struct About {
     pub(in crate::sync) until: Option<Datetime>,
     /// The end as the document gives it: one that lies at the time of the request closes nothing.
     pub(in crate::sync) announced: Option<Datetime>,
-    /// Whether one of its pages says that it has ended, and another of the same interval does not: they are of two editions, or
-    /// are being written.
+    /// Whether one of its pages has an end, and another of the same interval has none: they may be of two editions.
     pub(in crate::sync) is_mixed: bool,
     /// The index that it belongs to (core 12.1).
     pub(in crate::sync) index: Option<String>,
