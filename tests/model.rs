@@ -841,8 +841,7 @@ impl Model {
 
     /// No version is missing, and none is there twice.
     fn every_version_is_there_once(&self) {
-        let question = "SELECT count(*) FROM version WHERE name != 0 AND COALESCE(change, 0) < 16";
-        let count = self.mirror.count(question).unsigned_abs();
+        let count = support::catalog::told_versions(&self.mirror.cache) as u64;
         if count == self.history.versions {
             return;
         }

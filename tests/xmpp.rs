@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use support::draft::Pushing;
 use support::xmpp::{NODE, Prosody, SERVICE};
-use support::{Mirror, telling};
+use support::{Mirror, Mirrored as _, telling};
 
 fn link() -> String {
     format!(
@@ -72,7 +72,7 @@ fn a_hundred_changes_are_published() {
             .map(|sync| ["added", "updated", "deleted"].iter().filter_map(|what| sync[what].as_u64()).sum::<u64>())
             .sum()
     };
-    mirror.wait("all changes", |_| notified() >= 100);
+    mirror.wait("all changes", |_| notified() >= 100 && mirror.ask(support::catalog::deliveries_left) == 0);
     assert_eq!(notified(), 100, "{:#}", mirror.status());
     // Who is not the service is not believed.
     let forged = source.changes(1);

@@ -352,6 +352,7 @@ fn what_a_change_list_told_while_it_was_gone_is_known_when_it_is_back() {
         let before = source.server.count("/1.xml");
         let sync = mirror.refreshed();
         assert_eq!(source.server.count("/1.xml"), before, "{sync:?}");
+        is_complete(&mirror, &source);
     }
 }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use crate::support::catalog::versions_of;
 use crate::support::changes::{agrees, at};
 use crate::support::opened::Mirror;
 use crate::support::server::Reply;
@@ -68,7 +69,7 @@ fn what_a_list_has_of_the_second_of_its_creation_is_no_second_version() {
         dealt_with(&mirror, number + 1);
     }
     agrees(&mirror, &telling.source);
-    let versions = mirror.log("data/new.txt").len();
+    let versions = versions_of(&mirror.cache, "new.txt");
     assert_eq!(versions, 2);
 }
 
@@ -86,7 +87,7 @@ fn what_a_list_has_of_the_second_of_two_notified_changes_is_the_version_of_the_l
     settles(&mirror, &telling.source);
     mirror.refreshed();
     agrees(&mirror, &telling.source);
-    let versions = mirror.log("data/new.txt").len();
+    let versions = versions_of(&mirror.cache, "new.txt");
     assert_eq!(versions, 2);
 }
 
@@ -106,7 +107,7 @@ fn what_a_list_had_keeps_its_content_and_its_name_when_changes_of_its_second_are
     settles(&mirror, &telling.source);
     let name = format!("{}.txt", at(10).replace(['-', ':'], ""));
     assert_eq!(mirror.read(&format!(".versions/data/new.txt/{name}")).unwrap(), b"two");
-    let versions = mirror.log("data/new.txt").len();
+    let versions = versions_of(&mirror.cache, "new.txt");
     assert_eq!(versions, 3);
 }
 
@@ -133,7 +134,7 @@ fn of_changes_within_one_second_the_list_knows_the_order() {
             settles(&mirror, &telling.source);
             mirror.refreshed();
             agrees(&mirror, &telling.source);
-            let versions = mirror.log("data/0.txt").len();
+            let versions = versions_of(&mirror.cache, "0.txt");
             assert_eq!(versions, if kinds[0] == "updated" { 3 } else { 2 }, "{kinds:?} read={read} {order:?}");
         },
     );
@@ -222,7 +223,7 @@ fn of_one_second_nothing_is_told_twice_by_an_older_edition_or_the_rest_of_a_list
         }
         dealt_with(&mirror, order.len());
         telling.source.server.file("/data/0.txt", bodies[3]);
-        let versions = || mirror.log("data/0.txt").len();
+        let versions = || versions_of(&mirror.cache, "0.txt");
         for edition in editions {
             telling.source.changes(&changes[..*edition].concat());
             mirror.refreshed();

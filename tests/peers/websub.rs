@@ -4,6 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use crate::support::catalog::deliveries_left;
 use crate::support::changes::{Source, agrees};
 use crate::support::hub::{Hub, HubOptions};
 use crate::support::opened::{Mirror, said};
@@ -318,7 +319,7 @@ fn a_hub_that_was_away_a_source_that_was_and_a_mount_that_was_killed_are_caught_
     telling.happens();
     let told = telling.tells();
     hub.push(&topic, told.as_bytes());
-    let waits = || mirror.deliveries_left();
+    let waits = || mirror.ask(deliveries_left);
     let until = |what: &str, done: &dyn Fn() -> bool| {
         let began = Instant::now();
         while !done() {

@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
 pub mod attacker;
+pub mod catalog;
 pub mod changes;
 pub mod channel;
 pub mod disk;
@@ -31,7 +32,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use md5::Md5;
-use resourcesync::catalog::Writer;
+use resourcesync::catalog::{CatalogError, Reader, Writer};
 use resourcesync::path::Mapper;
 use sha2::{Digest as _, Sha256};
 
@@ -172,6 +173,10 @@ pub trait Mirrored {
     fn wait(&self, what: &str, said: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value;
     /// What `log --json` prints of a path.
     fn log(&self, path: &str) -> Vec<serde_json::Value>;
+    /// Asks the catalog.
+    fn ask<T>(&self, question: impl FnOnce(&Reader) -> Result<T, CatalogError>) -> T;
+    /// The number of versions of all resources.
+    fn versions(&self) -> usize;
 }
 
 impl Mirrored for Mirror {
@@ -197,6 +202,19 @@ impl Mirrored for Mirror {
 
     fn log(&self, path: &str) -> Vec<serde_json::Value> {
         self.log(path)
+    }
+
+    fn ask<T>(&self, question: impl FnOnce(&Reader) -> Result<T, CatalogError>) -> T {
+        // In a copy of what it is now: only the daemon opens its own.
+        let copy = tempfile::tempdir().expect("a temporary directory");
+        let path = copy.path().join("catalog.db");
+        catalog::open(&self.cache).execute("VACUUM INTO ?1", [path.to_string_lossy()]).expect("a copy");
+        let mapper = Arc::new(Mapper::new("http://example.com/", false).expect("a base"));
+        Writer::open(copy.path(), mapper).expect("the catalog opens").readers().ask(question).expect("the catalog")
+    }
+
+    fn versions(&self) -> usize {
+        catalog::versions(&self.cache)
     }
 }
 
@@ -343,23 +361,6 @@ impl Mirror {
         let output = run(&["log", "--json", &self.path(path).to_string_lossy()]);
         assert!(output.status.success(), "log: {}", text(&output));
         serde_json::from_slice(&output.stdout).expect("JSON")
-    }
-
-    /// How many resources were `added`, `updated` or `deleted` by all syncs that `log` shows.
-    pub fn synced(&self, what: &[&str]) -> u64 {
-        let syncs = self.log("");
-        syncs.iter().flat_map(|sync| what.iter().filter_map(|what| sync[*what].as_u64())).sum()
-    }
-
-    /// The catalog, to be asked.
-    pub fn catalog(&self) -> rusqlite::Connection {
-        let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
-        rusqlite::Connection::open_with_flags(self.cache.join("catalog.db"), flags).expect("the catalog")
-    }
-
-    /// A number that the catalog gives.
-    pub fn count(&self, question: &str) -> i64 {
-        self.catalog().query_row(question, [], |row| row.get(0)).expect("a number")
     }
 
     pub fn refresh(&self) -> Output {

@@ -1,7 +1,6 @@
 //! A mirror in this process: no mount, no daemon, no root. What a user sees in the tree is read through
 //! [`resourcesync::fs::Tree`], as the kernel would ask it.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +9,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use resourcesync::catalog::{CacheLock, CatalogError, NameId, News, Pool, ROOT, ROOT_INO, Reader};
+use resourcesync::catalog::{CacheLock, CatalogError, News, Pool, ROOT_INO, Reader};
 use resourcesync::fs::{Attributes, Content, Contents, FileType, FsError, Io, Requests, Sink, Tree};
 use resourcesync::mirror::log::{self, LogEntry};
 use resourcesync::mirror::{self, FirstSync, MirrorConfig};
@@ -18,6 +17,8 @@ use resourcesync::options::Options;
 use resourcesync::sync::{Audit, AuditScope, Engine, Trigger, Wanted};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
+
+use super::catalog;
 
 /// What one read asks for, as the kernel does.
 const READ: u32 = 128 << 10;
@@ -557,61 +558,19 @@ impl Mirror {
         self.opened().engine().readers().ask(question).expect("the catalog")
     }
 
-    /// How many transactions were committed since it was opened.
-    pub fn commits(&self) -> u64 {
-        self.opened().engine().readers().commits()
-    }
-
-    /// How many versions there are of all resources. Nobody is asked for others, as `log` asks.
+    /// The number of versions of all resources.
     pub fn versions(&self) -> usize {
-        let resources = self.resources();
-        let count = |name| self.ask(|reader| reader.versions_of(reader.ever(name)?.resource)).len();
-        resources.into_values().map(count).sum()
+        catalog::versions(&self.cache)
     }
 
     /// The paths of all resources that there are, or were.
     pub fn ever(&self) -> Vec<String> {
-        self.resources().into_keys().collect()
-    }
-
-    fn resources(&self) -> BTreeMap<String, NameId> {
-        fn walk(
-            reader: &Reader,
-            (directory, path): (NameId, &str),
-            all: &mut BTreeMap<String, NameId>,
-        ) -> Result<(), CatalogError> {
-            let mut names = Vec::new();
-            reader.list_ever(directory, None, |id, name| {
-                names.push((id, format!("{path}{name}")));
-                true
-            })?;
-            for (id, name) in names {
-                match reader.ever(id)?.is_directory {
-                    true => walk(reader, (id, &format!("{name}/")), all)?,
-                    false => drop(all.insert(name, id)),
-                }
-            }
-            Ok(())
-        }
-        self.ask(|reader| {
-            let mut all = BTreeMap::new();
-            walk(reader, (ROOT, ""), &mut all)?;
-            Ok(all)
-        })
-    }
-
-    /// How many deliveries are still to be dealt with.
-    pub fn deliveries_left(&self) -> u64 {
-        self.ask(|reader| reader.channels()?.iter().map(|one| Ok(reader.backlog(one.id)?.deliveries)).sum())
+        self.ask(catalog::resources).into_keys().collect()
     }
 
     /// Waits until all deliveries are dealt with.
     pub fn deals_with_deliveries(&self) {
-        let began = Instant::now();
-        while self.deliveries_left() > 0 {
-            assert!(began.elapsed() < PATIENCE, "deliveries are left: {:#}", self.status());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        self.wait("all deliveries", |_| self.ask(catalog::deliveries_left) == 0);
     }
 }
 
@@ -638,6 +597,14 @@ impl super::Mirrored for Mirror {
 
     fn log(&self, path: &str) -> Vec<serde_json::Value> {
         self.log(path)
+    }
+
+    fn ask<T>(&self, question: impl FnOnce(&Reader) -> Result<T, CatalogError>) -> T {
+        self.ask(question)
+    }
+
+    fn versions(&self) -> usize {
+        self.versions()
     }
 }
 

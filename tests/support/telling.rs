@@ -189,12 +189,20 @@ pub fn has_all_versions(mirror: &impl Mirrored, telling: &Telling) {
 }
 
 fn differs(mirror: &impl Mirrored, telling: &Telling) -> Option<String> {
-    telling.versions.iter().find_map(|(path, expected)| {
-        let log = mirror.log(path.trim_start_matches('/'));
-        let found: Vec<&str> = log.iter().rev().filter_map(|version| version["hash"].as_str()).collect();
-        let is_equal =
-            found.iter().map(|hash| hash.trim_start_matches("sha-256:")).eq(expected.iter().map(String::as_str));
-        (!is_equal || log.len() != expected.len()).then(|| format!("{path}: {found:?}, not {expected:?}"))
+    let histories = mirror.ask(super::catalog::histories);
+    let known: Vec<String> = histories.keys().map(|path| format!("/{path}")).collect();
+    if !known.iter().eq(telling.versions.keys()) {
+        return Some(format!("{known:?} are known, of {:?}", telling.versions.keys()));
+    }
+    if mirror.versions() != telling.count() {
+        return Some(format!("{} versions, of {}", mirror.versions(), telling.count()));
+    }
+    histories.iter().find_map(|(path, history)| {
+        let expected = &telling.versions[&format!("/{path}")];
+        let found: Vec<String> = history.iter().rev().map(|version| version.hashes.to_string()).collect();
+        let is_equal = found.len() == expected.len()
+            && found.iter().zip(expected).all(|(hashes, digest)| hashes.contains(digest.as_str()));
+        (!is_equal).then(|| format!("{path}: {found:?}, not {expected:?}"))
     })
 }
 
