@@ -120,6 +120,12 @@ fn copy(from: &Path, to: &Path) {
     assert!(said.lines().all(|line| line.contains("No such file")), "cp: {said}");
 }
 
+/// Whether this process has a file open below a directory.
+fn is_open(directory: &Path) -> bool {
+    let files = fs::read_dir("/proc/self/fd").expect("the open files").flatten();
+    files.filter_map(|file| fs::read_link(file.path()).ok()).any(|file| file.starts_with(directory))
+}
+
 /// The names of a directory.
 struct Names(Vec<(String, FileType)>, Sender<Result<Vec<(String, FileType)>, FsError>>);
 
@@ -457,6 +463,12 @@ impl Mirror {
         let aside = self.folder.path().join("crashed");
         copy(&self.cache, &aside);
         self.end(false);
+        // SQLite deletes the log beside a database by its path when the last connection closes: not that of the copy.
+        let began = Instant::now();
+        while is_open(&self.cache) {
+            assert!(began.elapsed() < PATIENCE, "files of the cache stay open");
+            std::thread::sleep(Duration::from_millis(5));
+        }
         fs::remove_dir_all(&self.cache).expect("the cache");
         fs::rename(&aside, &self.cache).expect("the cache");
     }
