@@ -645,21 +645,3 @@ fn a_change_of_a_day_is_not_put_before_what_that_day_began_with() {
     is_complete(&mirror, &source);
     assert_eq!(versions(&mirror, "a"), hashes(&["a", "a, second"]));
 }
-
-#[test]
-fn a_resource_with_many_changes_before_the_lists_takes_no_longer_than_others() {
-    const MANY: u64 = 4000;
-    let (mut source, mirror) = with_lists_due(&[("/a", "a"), ("/s", "s")], "");
-    let mut all = String::new();
-    for number in 0..MANY {
-        all += &source.does("updated", "/a", 10 + number, &format!("a, {number}"));
-    }
-    source.changes(&all);
-    source.list(MANY + 100);
-    std::thread::sleep(Duration::from_millis(1200));
-    let begun = std::time::Instant::now();
-    is_complete(&mirror, &source);
-    // Where each looks through all before it, three quarters of a minute.
-    assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
-    assert!(mirror.versions() >= 200);
-}

@@ -54,5 +54,5 @@ fn sitemaps_of_2012_whose_index_excludes_a_category_are_not_fetched() {
     mirror.set_options("poll=0");
     assert!(mirror.try_mount().status.success());
     assert_eq!(mirror.files(), ["res1", "res2", "res3"]);
-    assert_eq!(mirror.status()["state"], "complete");
+    mirror.wait("all that the Source has", |status| status["state"] == "complete");
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -34,6 +35,15 @@ pub fn mebibytes(process: u32, line: &str) -> u64 {
     let line = text.lines().find_map(|found| found.strip_prefix(line)).expect("its line");
     line.trim_start_matches(':').split_whitespace().next().and_then(|size| size.parse::<u64>().ok()).expect("a size")
         / 1024
+}
+
+/// How much processor time a process has had, to a hundredth of a second: the fields 14 and 15 of /proc/PID/stat.
+pub fn processor_time(process: u32) -> Duration {
+    let text = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("its times");
+    let (_, after_name) = text.rsplit_once(')').expect("its name");
+    let ticks: u64 =
+        after_name.split_whitespace().skip(11).take(2).map(|field| field.parse::<u64>().expect("ticks")).sum();
+    Duration::from_millis(ticks * 10)
 }
 
 /// What a WebSocket server sends on each connection.
