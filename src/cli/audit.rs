@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::net::unix::OwnedWriteHalf;
 
-use super::messages::{AuditReport, DifferenceEntry, FindingEntry, Progress, Request, Response};
+use super::messages::{AuditReport, DifferenceEntry, FindingEntry, Request, Response, Syncing};
 use super::{Done, Stop, control, exit, show};
 use crate::printable::line;
 use crate::sync::{Audit, AuditScope, Engine, Findings};
@@ -164,7 +164,7 @@ pub(super) async fn tell(engine: &Arc<Engine>, scope: AuditScope, to: &mut Owned
     let result = loop {
         tokio::select! {
             result = &mut work => break result,
-            _ = tick.tick() => control::say(to, &Response::Syncing(Progress::of(&engine.status().progress()))).await,
+            _ = tick.tick() => control::say(to, &Response::Syncing(Syncing::of(engine.status().progress()))).await,
         }
     };
     match result {

@@ -14,7 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
 use super::guard::Guard;
-use super::messages::{Progress, Report};
+use super::messages::{Report, Syncing};
 use super::task::Task;
 use super::{Done, Stop, confine, exit, logging, server};
 use crate::bounds::{self, Bounds};
@@ -242,7 +242,7 @@ async fn serve(task: &Task, prepared: Prepared, exposed: bool, tell: &Tell) -> D
         engine.inbox().forget_subscriptions().await.map_err(|error| failed(error.to_string()))?;
         tracing::warn!(cache = %cache.display(), "other users could read the catalog; hubs are given new secrets");
     }
-    let report = |progress: &crate::sync::Progress| tell(&Report::Progress(Progress::of(progress)));
+    let report = |progress: &crate::sync::Progress| tell(&Report::Progress(Syncing::of(progress.clone())));
     let found = mirror.discover(report).await.map_err(failed)?;
     let Mounted { end, note } = mount(place, &mirror, changes).map_err(failed)?;
     if let Some(note) = &note {
@@ -376,7 +376,7 @@ fn memory() -> u64 {
 
 /// Syncs for the first time, and reports that the mount is ready.
 async fn first_sync(mirror: &Mirror, tell: &Tell, found: Option<Discovery>, note: Option<String>) -> Done {
-    let report = |progress: &crate::sync::Progress| tell(&Report::Progress(Progress::of(progress)));
+    let report = |progress: &crate::sync::Progress| tell(&Report::Progress(Syncing::of(progress.clone())));
     let first = mirror.first_sync(found, report).await;
     let FirstSync { had_tree, is_complete, result } = first.map_err(|error| Stop::new(exit::MOUNT_FAILED, error))?;
     let of_sync = match result {

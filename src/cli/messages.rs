@@ -5,38 +5,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::mirror::log::{SyncEntry, VersionEntry};
 use crate::printable::redacted;
+use crate::sync::Progress;
 
 /// How far a sync is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Progress {
+pub(super) struct Syncing {
     pub(super) phase: String,
-    pub(super) documents: u64,
-    pub(super) documents_known: u64,
-    pub(super) bytes: u64,
-    pub(super) entries: u64,
-    pub(super) packages: u64,
-    pub(super) packages_known: u64,
-    pub(super) package_bytes: u64,
-    pub(super) package_bytes_known: u64,
-    pub(super) bytes_per_second: u64,
-    pub(super) seconds_left: Option<u64>,
+    #[serde(flatten)]
+    pub(super) progress: Progress,
 }
 
-impl Progress {
-    pub(super) fn of(progress: &crate::sync::Progress) -> Self {
-        Self {
-            phase: progress.phase.to_owned(),
-            documents: progress.documents,
-            documents_known: progress.documents_known,
-            bytes: progress.document_bytes,
-            entries: progress.entries,
-            packages: progress.packages,
-            packages_known: progress.packages_known,
-            package_bytes: progress.package_bytes,
-            package_bytes_known: progress.package_bytes_known,
-            bytes_per_second: progress.bytes_per_second,
-            seconds_left: progress.seconds_left,
-        }
+impl Syncing {
+    pub(super) fn of(progress: Progress) -> Self {
+        Self { phase: progress.phase.to_owned(), progress }
     }
 }
 
@@ -45,7 +26,7 @@ impl Progress {
 #[serde(rename_all = "snake_case")]
 pub(super) enum Report {
     /// How far it is.
-    Progress(Progress),
+    Progress(Syncing),
     /// The mount answers.
     Ready {
         /// Whether the tree is complete.
@@ -153,7 +134,7 @@ pub(super) enum Response {
     /// Files and bytes that are there, and files that could not be had.
     Fetched { files: u64, bytes: u64, failed: u64, total: u64 },
     /// How far a sync is.
-    Syncing(Progress),
+    Syncing(Syncing),
     /// A sync that changed something.
     Sync(SyncEntry),
     /// A version of a resource.

@@ -8,7 +8,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _};
 use tokio::net::{UnixListener, unix::OwnedWriteHalf};
 
 use super::control::{SOCKET, TICK, say, short};
-use super::messages::{Progress, Request, Response};
+use super::messages::{Request, Response, Syncing};
 use super::{audit, log};
 use crate::catalog::{Ever, Wish};
 use crate::sync::{AuditScope, Engine, Trigger, Wanted};
@@ -81,7 +81,7 @@ async fn refresh(engine: &Arc<Engine>, accept_deletions: bool, to: &mut OwnedWri
     let result = loop {
         tokio::select! {
             result = &mut work => break result,
-            _ = tick.tick() => say(to, &Response::Syncing(Progress::of(&engine.status().progress()))).await,
+            _ = tick.tick() => say(to, &Response::Syncing(Syncing::of(engine.status().progress()))).await,
         }
     };
     match result {

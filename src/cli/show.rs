@@ -4,10 +4,11 @@ use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::messages::Progress;
+use super::messages::Syncing;
 use crate::document::Datetime;
 use crate::printable;
 pub(super) use crate::printable::count;
+use crate::sync::Progress;
 
 /// Styles: their code in SGR sequences (ECMA-48, 8.3.117), and the noncharacter that marks them in text on its way to the
 /// [printer](render). Text from outside that contains such a mark changes its own colour and nothing else.
@@ -146,8 +147,8 @@ pub(super) fn bar(template: &str) -> ProgressBar {
 }
 
 /// Shows how far a sync is.
-pub(super) fn progress(bar: &ProgressBar, progress: &Progress) {
-    let mut text = format!("{}, {}", progress.phase, size(progress.bytes));
+pub(super) fn progress(bar: &ProgressBar, Syncing { phase, progress }: &Syncing) {
+    let mut text = format!("{phase}, {}", size(progress.document_bytes));
     if progress.entries > 0 {
         text.push_str(&format!(", {}", plural(progress.entries, "entry", "entries")));
     }

@@ -45,7 +45,7 @@ pub(crate) struct Report {
     pub(crate) channels: Vec<ChannelReport>,
     #[serde(default)]
     pub(crate) notifications: Notifications,
-    pub(crate) progress: Progress,
+    pub(crate) progress: sync::Progress,
     pub(crate) content: String,
     /// `kernel` or `passthrough`; `auto` as long as nothing is known to choose by.
     pub(crate) io: String,
@@ -97,45 +97,6 @@ pub(crate) struct Cached {
 pub(crate) struct Trouble {
     pub(crate) time: String,
     pub(crate) error: String,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Progress {
-    pub(crate) documents: u64,
-    pub(crate) documents_known: u64,
-    pub(crate) document_bytes: u64,
-    pub(crate) entries: u64,
-    pub(crate) fetched: u64,
-    pub(crate) to_fetch: u64,
-    pub(crate) fetched_bytes: u64,
-    pub(crate) failed: u64,
-    pub(crate) packages: u64,
-    pub(crate) packages_known: u64,
-    pub(crate) package_bytes: u64,
-    pub(crate) package_bytes_known: u64,
-    pub(crate) bytes_per_second: u64,
-    pub(crate) seconds_left: Option<u64>,
-}
-
-impl Progress {
-    fn of(progress: &sync::Progress) -> Self {
-        Self {
-            documents: progress.documents,
-            documents_known: progress.documents_known,
-            document_bytes: progress.document_bytes,
-            entries: progress.entries,
-            fetched: progress.fetched,
-            to_fetch: progress.to_fetch,
-            fetched_bytes: progress.fetched_bytes,
-            failed: progress.failed,
-            packages: progress.packages,
-            packages_known: progress.packages_known,
-            package_bytes: progress.package_bytes,
-            package_bytes_known: progress.package_bytes_known,
-            bytes_per_second: progress.bytes_per_second,
-            seconds_left: progress.seconds_left,
-        }
-    }
 }
 
 /// The packages that the mirror was seeded from.
@@ -416,7 +377,7 @@ impl Reporter {
             lag,
             channels: self.notifier.channels().into_iter().map(ChannelReport::of).collect(),
             notifications: self.notifications(),
-            progress: Progress::of(&progress),
+            progress,
             content: if self.content_all { "all" } else { "lazy" }.to_owned(),
             io,
             io_why,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::document::Datetime;
 use crate::printable;
@@ -94,10 +94,12 @@ impl Rate {
 }
 
 /// How far a sync, or fetching ahead, has come.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Progress {
     /// What is being done: `idle`, `discovering`, `reading lists`, `reading packages`, `applying`, `fetching
     /// packages`, `verifying`, `fetching content`, `comparing`, `checking content`.
+    #[serde(skip)]
     pub phase: &'static str,
     /// Documents read.
     pub documents: u64,
@@ -128,6 +130,7 @@ pub struct Progress {
     /// Seconds until all packages are here, at that rate.
     pub seconds_left: Option<u64>,
     /// Members that were looked at by the background's pass since the sync began.
+    #[serde(skip)]
     pub verified: u64,
 }
 
