@@ -34,6 +34,7 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post};
 use bytes::Bytes;
+use data_encoding::HEXLOWER;
 use parking_lot::RwLock;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
@@ -183,11 +184,7 @@ const WORDS: [&str; 24] = [
 ];
 
 fn hexadecimal(bytes: &[u8]) -> String {
-    base16(&Sha256::digest(bytes))
-}
-
-fn base16(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+    HEXLOWER.encode(&Sha256::digest(bytes))
 }
 
 impl Make {

@@ -14,6 +14,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
 use value::Value;
 
 use crate::bounds::{self, Bounds};
@@ -257,8 +258,7 @@ impl Options {
         // An option has no line break in it.
         let index = self.index.as_ref().map(|index| format!("\n\n{index}")).unwrap_or_default();
         let key = [source, set, base].join("\n") + &prefer + &index;
-        let hash =
-            Sha256::digest(key.as_bytes()).iter().take(4).fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+        let hash = HEXLOWER.encode(&Sha256::digest(key.as_bytes())[..4]);
         let host = url::Url::parse(source).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
         let host: String =
             host.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-') { c } else { '_' }).collect();

@@ -23,8 +23,8 @@ mod escape;
 mod sets;
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 
+use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
@@ -417,10 +417,7 @@ fn long_form(name: &str, key: &str) -> String {
     let mut long = String::with_capacity(NAME_MAX);
     long.push_str(&name[..stem_end]);
     long.push('~');
-    for byte in &Sha256::digest(key.as_bytes())[..8] {
-        // Writing to a String cannot fail.
-        let _ = write!(long, "{byte:02x}");
-    }
+    HEXLOWER.encode_append(&Sha256::digest(key.as_bytes())[..8], &mut long);
     long.push_str(extension);
     long
 }

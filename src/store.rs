@@ -20,7 +20,6 @@ pub mod private;
 pub mod warc;
 
 use std::cell::Cell;
-use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -29,6 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use data_encoding::HEXLOWER;
 use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
 use tempfile::NamedTempFile;
@@ -173,14 +173,8 @@ impl Store {
 
     /// The path of content below `objects`.
     fn object_name(sha256: &[u8; 32]) -> PathBuf {
-        let mut name = String::with_capacity(65);
-        for (index, byte) in sha256.iter().enumerate() {
-            // Writing to a String cannot fail.
-            let _ = write!(name, "{byte:02x}");
-            if index == 0 {
-                name.push('/');
-            }
-        }
+        let mut name = HEXLOWER.encode(sha256);
+        name.insert(2, '/');
         name.into()
     }
 

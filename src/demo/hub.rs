@@ -15,6 +15,7 @@ use axum::http::{HeaderMap, Response, StatusCode, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
+use data_encoding::HEXLOWER;
 use hmac::{Hmac, Mac as _};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use sha2::Sha256;
@@ -24,11 +25,11 @@ use tokio::time::Instant;
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 use url::Url;
 
+use super::Content;
 use super::answers::plain;
 use super::intent::{Intent, Mode};
 use super::life::Life;
 use super::notifications::{Channel, MEDIA, links};
-use super::{Content, base16};
 
 /// How many subscriptions there may be.
 pub(super) const SUBSCRIPTIONS: usize = 64;
@@ -258,7 +259,7 @@ impl Hub {
                 .body(body.clone());
             if let Some(signer) = signer {
                 let signature = signer.chain_update(&body).finalize().into_bytes();
-                request = request.header("x-hub-signature", format!("sha256={}", base16(&signature)));
+                request = request.header("x-hub-signature", format!("sha256={}", HEXLOWER.encode(&signature)));
             }
             match request.send().await {
                 Ok(answer) if answer.status().is_success() => return false,

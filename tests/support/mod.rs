@@ -51,11 +51,7 @@ pub fn require(programs: &[&str]) {
 }
 
 pub fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    data_encoding::HEXLOWER.encode(bytes)
 }
 
 pub fn sha256(bytes: &[u8]) -> String {

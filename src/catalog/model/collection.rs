@@ -1,5 +1,6 @@
 //! Names of collections (core 14.5).
 
+use data_encoding::HEXLOWER;
 use sha2::Digest as _;
 use sha2::Sha256;
 
@@ -14,7 +15,7 @@ impl Collection {
     pub(in crate::catalog) fn labels(uri: &str) -> [String; 2] {
         let label = set_labels(&[uri]).pop().unwrap_or_default();
         let digest = Sha256::digest(uri);
-        let digest = digest[..4].iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+        let digest = HEXLOWER.encode(&digest[..4]);
         let long = shortened(&format!("{label}~{digest}")).into_owned();
         [label, long]
     }

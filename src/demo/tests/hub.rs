@@ -8,6 +8,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use bytes::Bytes;
+use data_encoding::HEXLOWER;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use parking_lot::Mutex;
 use sha2::Sha256;
@@ -17,7 +18,6 @@ use url::Url;
 
 use super::notifications::{Read, assert_joined};
 use super::*;
-use crate::demo::base16;
 use crate::demo::hub::{SUBSCRIPTIONS, Terms};
 use crate::demo::intent::Intent;
 use crate::demo::notifications::{Channel, WAITING};
@@ -125,7 +125,7 @@ fn terms(secret: Option<&str>) -> Terms {
 
 fn signature(secret: &str, body: &[u8]) -> String {
     let signer = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap();
-    format!("sha256={}", base16(&signer.chain_update(body).finalize().into_bytes()))
+    format!("sha256={}", HEXLOWER.encode(&signer.chain_update(body).finalize().into_bytes()))
 }
 
 impl Running {

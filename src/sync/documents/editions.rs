@@ -5,10 +5,11 @@
 
 use std::collections::{HashMap, HashSet};
 
+use data_encoding::HEXLOWER;
 use futures_util::StreamExt as _;
 use sha2::{Digest as _, Sha256};
 
-use super::fetch::{DocumentFetcher, Got, Lists, Named, hex};
+use super::fetch::{DocumentFetcher, Got, Lists, Named};
 use super::spooled::Spooled;
 use crate::catalog::{DocumentRow, Snapshot};
 use crate::document::Datetime;
@@ -166,7 +167,7 @@ fn digest_of(lists: &Lists, text: impl Fn(&DocumentRow) -> String) -> String {
     let rows = lists.read.iter().map(|document| &document.row).chain(&lists.unchanged);
     let mut all: Vec<String> = rows.map(text).collect();
     all.sort_unstable();
-    hex(&Sha256::digest(all.join("\n")))
+    HEXLOWER.encode(&Sha256::digest(all.join("\n")))
 }
 
 /// What tells one state of a list from the next: its parts, and the edition of what names them.
@@ -178,7 +179,7 @@ pub(in crate::sync) fn state(lists: &Lists) -> String {
     let mut all: Vec<String> =
         parts.chain(lists.indexes.iter().map(|row| format!("{} {:?}", row.url, row.at))).collect();
     all.sort_unstable();
-    hex(&Sha256::digest(all.join("\n")))
+    HEXLOWER.encode(&Sha256::digest(all.join("\n")))
 }
 
 /// What a document is now.

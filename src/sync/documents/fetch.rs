@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256};
 use tempfile::NamedTempFile;
 use url::Url;
@@ -71,7 +72,7 @@ impl Lists {
                     store::hash(&mut std::fs::File::open(&document.path).ok()?, &mut hasher).ok()?;
                 }
                 let digest: [u8; 32] = hasher.finalize().into();
-                Some(hex(&digest))
+                Some(HEXLOWER.encode(&digest))
             }
         }
     }
@@ -81,11 +82,6 @@ impl Lists {
         let read = self.read.iter().map(|document| document.row.url.as_str());
         read.chain(self.indexes.iter().chain(&self.unchanged).map(|row| row.url.as_str())).collect()
     }
-}
-
-/// Bytes in hexadecimal.
-pub(in crate::sync) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
 /// How many entries a step may still read, of all its documents together.

@@ -11,6 +11,7 @@ use std::io::{self, BufRead as _, BufReader, BufWriter, Read, Seek as _, SeekFro
 use std::os::unix::fs::FileExt as _;
 
 use base64::Engine as _;
+use data_encoding::HEXLOWER;
 use flate2::read::MultiGzDecoder;
 use md5::Md5;
 use sha1::Sha1;
@@ -356,12 +357,11 @@ impl Sums {
     }
 
     fn hashes(self) -> String {
-        let hex = |bytes: &[u8]| bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
         format!(
             "md5:{} sha-1:{} sha-256:{}",
-            hex(&self.md5.finalize()),
-            hex(&self.sha1.finalize()),
-            hex(&self.sha256.finalize())
+            HEXLOWER.encode(&self.md5.finalize()),
+            HEXLOWER.encode(&self.sha1.finalize()),
+            HEXLOWER.encode(&self.sha256.finalize())
         )
     }
 
@@ -374,7 +374,7 @@ impl Sums {
             "md5" => self.md5.clone().finalize().to_vec(),
             _ => return false,
         };
-        let hex = sum.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+        let hex = HEXLOWER.encode(&sum);
         let base64 = base64::engine::general_purpose::STANDARD_NO_PAD.encode(&sum);
         let value = value.trim_end_matches('=');
         match value.len() {
