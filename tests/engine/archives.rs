@@ -1,9 +1,10 @@
 //! Archives as they are: what they say of the past, and what they give instead of it.
 
 use crate::support::changes::{Source, at, opened};
+use crate::support::memento::{capture, datetime, timemap};
 use crate::support::opened::Mirror;
 use crate::support::server::{Reply, Request};
-use crate::support::{entry, facts_of, resource_list, sha256};
+use crate::support::{entry, facts_of, ln, resource_list, sha256};
 use std::time::{Duration, Instant};
 
 /// A Source whose one resource `/a` has these links, and nothing said of its bytes unless `said`.
@@ -33,10 +34,6 @@ fn list(source: &Source, lastmod: &str, facts: &str, links: &str) {
     source.server.file("/resourcelist.xml", resource_list(&at(0), &listed));
 }
 
-fn ln(rel: &str, href: &str, more: &str) -> String {
-    format!("<rs:ln rel=\"{rel}\" href=\"{href}\" {more}/>")
-}
-
 fn mount(source: &Source) -> Mirror {
     Mirror::mount(&source.url("/"), "poll=0")
 }
@@ -50,23 +47,6 @@ const NOWHERE: Result<String, Option<i32>> = Err(Some(2));
 
 fn spelled(second: u64) -> String {
     at(second).replace(['-', ':'], "")
-}
-
-fn datetime(year: i16) -> String {
-    let day = jiff::civil::date(year, 1, 1).at(0, 0, 0, 0).in_tz("UTC").unwrap();
-    day.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
-}
-
-/// A TimeMap of these URLs, each of a New Year's Day.
-fn timemap(mementos: &[(&str, i16)]) -> String {
-    let links =
-        mementos.iter().map(|(url, year)| format!(",\n<{url}>; rel=\"memento\"; datetime=\"{}\"", datetime(*year)));
-    format!("<http://example.com/a>; rel=\"original\"{}", links.collect::<String>())
-}
-
-/// A capture, with its time.
-fn capture(request: &Request, body: &str, year: i16) -> Reply {
-    Reply::good(request, body.as_bytes()).with("Memento-Datetime", &datetime(year))
 }
 
 #[test]

@@ -4,10 +4,11 @@
 use crate::support::changes::{Source, told};
 use crate::support::dump::{self, Item};
 use crate::support::opened::{Mirror, said};
+use crate::support::resources::{cannot_be_read, is_usable, numbered};
 use crate::support::server::{Reply, Server};
 use crate::support::telling::{Telling, channel, free_port, live, only_channel, settles};
 use crate::support::websocket::WebSocketServer;
-use crate::support::{bytes, entry, entry_of, gzip, index, resource_list, seed};
+use crate::support::{bytes, entry, entry_of, gzip, index, ln, resource_list, seed, with_links};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -17,52 +18,21 @@ use std::time::{Duration, Instant};
 const AT: &str = "2026-01-02T03:04:05Z";
 const LATER: &str = "2026-02-02T03:04:05Z";
 
-/// Serves so many resources, and returns their entries.
-fn resources(server: &Server, names: std::ops::Range<u64>) -> String {
-    let resource = |number: u64| {
-        let path = format!("/{number}");
-        server.file(&path, bytes(number, 100));
-        entry_of(&server.url(&path), &bytes(number, 100))
-    };
-    names.map(resource).collect()
-}
-
 fn mount(server: &Server, options: &str) -> Mirror {
     Mirror::mount(&server.url("/"), &format!("poll=0,{options}"))
-}
-
-/// A resource cannot be read, and this is why.
-fn cannot_be_read(mirror: &Mirror, path: &str, said: &str) {
-    let error = mirror.read(path).expect_err(path);
-    assert_eq!(error.raw_os_error(), Some(5), "{path}: {error}");
-    assert!(mirror.errors().contains(said), "{path}: {said:?} is not in {}", mirror.errors());
-}
-
-/// A resource can be read as ever.
-fn is_usable(mirror: &Mirror, number: u64) {
-    assert_eq!(mirror.read(&number.to_string()).unwrap(), bytes(number, 100), "{}", mirror.errors());
 }
 
 fn warnings(mirror: &Mirror) -> String {
     mirror.status()["warnings"].to_string()
 }
 
-/// Links for an entry.
-fn with_links(entry: &str, links: &str) -> String {
-    entry.replace("</url>", &format!("{links}</url>"))
-}
-
-fn ln(rel: &str, href: &str, more: &str) -> String {
-    format!("<rs:ln rel=\"{rel}\" href=\"{href}\" {more}/>")
-}
-
 #[test]
 fn a_document_that_is_too_large_deletes_nothing() {
     let server = Server::start();
-    server.source(AT, &resources(&server, 0..5));
+    server.source(AT, &numbered(&server, 0..5));
     let mirror = mount(&server, "limit_document=8K");
     is_usable(&mirror, 0);
-    let large = resource_list(LATER, &resources(&server, 3..80));
+    let large = resource_list(LATER, &numbered(&server, 3..80));
     for body in [large.clone().into_bytes(), gzip(large.as_bytes())] {
         server.file("/resourcelist.xml", body);
         let _ = mirror.refresh();
@@ -79,12 +49,12 @@ fn with_more_entries_than_allowed_a_sync_changes_nothing() {
     let parts = [server.url("/part1.xml"), server.url("/part2.xml")];
     server.source(AT, "");
     server.file("/resourcelist.xml", index("resourcelist", &format!("at=\"{AT}\""), &parts));
-    server.file("/part1.xml", resource_list(AT, &resources(&server, 0..3)));
-    server.file("/part2.xml", resource_list(AT, &resources(&server, 3..5)));
+    server.file("/part1.xml", resource_list(AT, &numbered(&server, 0..3)));
+    server.file("/part2.xml", resource_list(AT, &numbered(&server, 3..5)));
     let mirror = mount(&server, "limit_entries=5");
     assert_eq!(mirror.files().len(), 5);
-    server.file("/part1.xml", resource_list(LATER, &resources(&server, 10..13)));
-    server.file("/part2.xml", resource_list(LATER, &resources(&server, 13..16)));
+    server.file("/part1.xml", resource_list(LATER, &numbered(&server, 10..13)));
+    server.file("/part2.xml", resource_list(LATER, &numbered(&server, 13..16)));
     let output = mirror.refresh();
     assert!(output.is_err(), "{}", said(&output));
     assert!(said(&output).contains("the number of entries is more than limit_entries=5 allows"), "{}", said(&output));
@@ -124,7 +94,7 @@ fn more_documents_than_allowed_are_not_asked_for() {
     };
     server.source(AT, "");
     for number in 0..3 {
-        server.file(&format!("/part{number}.xml"), resource_list(AT, &resources(&server, number..number + 1)));
+        server.file(&format!("/part{number}.xml"), resource_list(AT, &numbered(&server, number..number + 1)));
     }
     server.file("/resourcelist.xml", offers(2));
     let mirror = mount(&server, "limit_documents=3");
@@ -144,9 +114,9 @@ fn what_lies_deeper_in_indexes_than_allowed_is_not_asked_for() {
     server.source(AT, "");
     let at = format!("at=\"{AT}\"");
     server.file("/resourcelist.xml", index("resourcelist", &at, &[server.url("/list.xml"), server.url("/index.xml")]));
-    server.file("/list.xml", resource_list(AT, &resources(&server, 0..1)));
+    server.file("/list.xml", resource_list(AT, &numbered(&server, 0..1)));
     server.file("/index.xml", index("resourcelist", &at, &[server.url("/deep.xml")]));
-    server.file("/deep.xml", resource_list(AT, &resources(&server, 1..2)));
+    server.file("/deep.xml", resource_list(AT, &numbered(&server, 1..2)));
     let within = mount(&server, "limit_depth=2");
     assert_eq!((within.files().len(), within.status()["state"].as_str()), (2, Some("complete")));
     let asked = server.count("/deep.xml");
@@ -162,7 +132,7 @@ fn what_lies_deeper_in_indexes_than_allowed_is_not_asked_for() {
 fn longer_uris_and_more_links_than_allowed_are_reported_and_passed_over() {
     let server = Server::start();
     let name = |length: usize| format!("/{}", "x".repeat(length - server.url("/").len()));
-    let mut entries = resources(&server, 0..1);
+    let mut entries = numbered(&server, 0..1);
     for length in [100, 101] {
         server.file(&name(length), b"x".as_slice());
         entries += &entry_of(&server.url(&name(length)), b"x");
@@ -186,7 +156,7 @@ fn longer_uris_and_more_links_than_allowed_are_reported_and_passed_over() {
 #[test]
 fn an_answer_with_too_large_a_head_fails() {
     let server = Server::start();
-    let mut entries = resources(&server, 0..1);
+    let mut entries = numbered(&server, 0..1);
     // The last is more than HTTP/1 is read for at all, and lines may be many, too.
     for (path, lines, length) in [("/slim", 1, 1000), ("/fat", 1, 2100), ("/many", 60, 40), ("/huge", 1, 4 << 20)] {
         server.on(path, move |_| (0..lines).fold(Reply::ok("x"), |reply, _| reply.with("X-More", &"x".repeat(length))));
@@ -207,7 +177,7 @@ fn an_answer_with_too_large_a_head_fails() {
 #[test]
 fn no_more_redirects_are_followed_than_allowed() {
     let server = Server::start();
-    let mut entries = resources(&server, 0..1);
+    let mut entries = numbered(&server, 0..1);
     for (path, to) in [("/2", "/1"), ("/1", "/0"), ("/3", "/2")] {
         server.on(path, move |_| Reply::status(302).with("Location", to));
         // No hash: what is here already is not fetched again.
@@ -230,7 +200,7 @@ fn a_resource_of_no_listed_length_ends() {
     server.on("/endless", |_| Reply::endless(vec![0; 64 << 10]));
     let zeros = gzip(&vec![0; 3 << 20]);
     server.on("/coded", move |_| Reply::ok(zeros.as_slice()).with("Content-Encoding", "gzip"));
-    let mut entries = resources(&server, 0..1) + &entry_of(&server.url("/listed"), &large);
+    let mut entries = numbered(&server, 0..1) + &entry_of(&server.url("/listed"), &large);
     for path in ["/small", "/announced", "/endless", "/coded"] {
         entries += &entry(&server.url(path), "");
     }
@@ -386,7 +356,7 @@ fn no_more_mementos_are_read_than_allowed() {
     let map = links.join(",\n");
     server.on("/map", move |_| Reply::ok(map.as_str()).with("Content-Type", "application/link-format"));
     let link = ln("timemap", &server.url("/map"), "type=\"application/link-format\"");
-    server.source(AT, &with_links(&resources(&server, 0..1), &link));
+    server.source(AT, &with_links(&numbered(&server, 0..1), &link));
     for (most, versions) in [(3, 4), (2, 3)] {
         let mirror = mount(&server, &format!("limit_mementos={most}"));
         assert_eq!(mirror.names(".versions/0").len(), versions, "limit_mementos={most}");
@@ -422,7 +392,7 @@ fn a_notification_that_is_too_large_is_refused() {
 #[test]
 fn no_more_callers_are_heard_at_once_than_allowed() {
     let server = Server::start();
-    server.source(AT, &resources(&server, 0..1));
+    server.source(AT, &numbered(&server, 0..1));
     let port = free_port();
     let mirror = mount(&server, &format!("limit_callers=1,listen=127.0.0.1:{port}"));
     let call = || {
@@ -448,7 +418,7 @@ fn no_more_connections_are_made_to_all_hosts_than_allowed() {
     let source = Server::start();
     let others = [Server::start(), Server::start()];
     let (now, most) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
-    let mut entries = resources(&source, 0..1);
+    let mut entries = numbered(&source, 0..1);
     for server in &others {
         for number in 0..6 {
             let (now, most) = (Arc::clone(&now), Arc::clone(&most));
@@ -480,14 +450,14 @@ fn no_more_connections_are_made_to_all_hosts_than_allowed() {
 #[test]
 fn where_too_little_room_is_left_nothing_more_is_written() {
     let server = Server::start();
-    server.source(AT, &resources(&server, 0..2));
+    server.source(AT, &numbered(&server, 0..2));
     let mirror = mount(&server, "limit_free=0");
     is_usable(&mirror, 0);
     mirror.set_options("poll=0,limit_free=1024T");
     mirror.remount();
     is_usable(&mirror, 0);
     cannot_be_read(&mirror, "1", "(limit_free=1024T stays free)");
-    server.source(LATER, &resources(&server, 0..3));
+    server.source(LATER, &numbered(&server, 0..3));
     let output = mirror.refresh();
     assert!(output.is_err() && said(&output).contains("limit_free=1024T"), "{}", said(&output));
     assert_eq!(mirror.files(), ["0", "1"]);

@@ -3,6 +3,7 @@
 
 use crate::support::opened::{Mirror, said};
 
+use crate::support::resources::named;
 use crate::support::server::{Reply, Server};
 use crate::support::{bytes, capability, document, entry, entry_of, resource_list};
 use std::sync::Arc;
@@ -12,21 +13,10 @@ use std::time::{Duration, Instant};
 const AT: &str = "2026-01-02T03:04:05Z";
 const LATER: &str = "2026-02-02T03:04:05Z";
 
-/// Serves resources whose bodies are their paths, and returns their entries.
-fn resources(server: &Server, paths: &[&str]) -> String {
-    paths
-        .iter()
-        .map(|path| {
-            server.file(path, path.as_bytes());
-            entry_of(&server.url(path), path.as_bytes())
-        })
-        .collect()
-}
-
 #[test]
 fn a_prefix_listed_after_what_lies_deep_below_it() {
     let server = Server::start();
-    server.source(AT, &resources(&server, &["/a/b/c/d", "/a/b/c", "/a/b", "/a", "/z"]));
+    server.source(AT, &named(&server, &["/a/b/c/d", "/a/b/c", "/a/b", "/a", "/z"]));
     let mirror = Mirror::mount(&server.url("/"), "");
     assert_eq!(mirror.files(), ["a/@self", "a/b/@self", "a/b/c/@self", "a/b/c/d", "z"]);
     assert_eq!(mirror.read("a/b/c/@self").unwrap(), b"/a/b/c");
@@ -36,7 +26,7 @@ fn a_prefix_listed_after_what_lies_deep_below_it() {
 fn a_set_that_cannot_be_read_keeps_its_tree() {
     let server = Server::start();
     for set in ["one", "two"] {
-        let entries = resources(&server, &[&format!("/{set}/x"), &format!("/{set}/y")]);
+        let entries = named(&server, &[&format!("/{set}/x"), &format!("/{set}/y")]);
         server.file(&format!("/{set}/list.xml"), resource_list(AT, &entries));
         let list = capability(&server.url(&format!("/{set}/list.xml")), "resourcelist");
         server.file(&format!("/{set}/capabilities.xml"), document("capabilitylist", "", "", &list));
@@ -57,7 +47,7 @@ fn a_set_that_cannot_be_read_keeps_its_tree() {
 #[test]
 fn a_passing_fault_of_the_description_does_not_change_the_route() {
     let server = Server::start();
-    server.source(AT, &resources(&server, &["/a", "/b"]));
+    server.source(AT, &named(&server, &["/a", "/b"]));
     server.file("/sitemap.xml", resource_list(LATER, &entry(&server.url("/c"), "")));
     server.file("/robots.txt", format!("Sitemap: {}\n", server.url("/sitemap.xml")));
     let mirror = Mirror::mount(&server.url("/"), "timeout=2");
@@ -75,15 +65,15 @@ fn a_part_that_was_missing_is_asked_for_again() {
     server.source(AT, "");
     let parts = [server.url("/part1.xml"), server.url("/part2.xml")];
     server.file("/resourcelist.xml", crate::support::index("resourcelist", &format!("at=\"{AT}\""), &parts));
-    server.file("/part1.xml", resource_list(AT, &resources(&server, &["/a"])));
-    let second = resource_list(AT, &resources(&server, &["/b"]));
+    server.file("/part1.xml", resource_list(AT, &named(&server, &["/a"])));
+    let second = resource_list(AT, &named(&server, &["/b"]));
     let mirror = Mirror::mount(&server.url("/"), "timeout=2");
     assert_eq!((mirror.files(), mirror.status()["state"].as_str()), (vec!["a".to_owned()], Some("partial")));
     server.file("/part2.xml", second);
     let _ = mirror.refresh();
     assert_eq!((mirror.files().len(), mirror.status()["state"].as_str()), (2, Some("complete")));
     server.file("/resourcelist.xml", crate::support::index("resourcelist", &format!("at=\"{LATER}\""), &parts[..1]));
-    server.file("/part1.xml", resource_list(LATER, &resources(&server, &["/a", "/b", "/c"])));
+    server.file("/part1.xml", resource_list(LATER, &named(&server, &["/a", "/b", "/c"])));
     server.remove("/part2.xml");
     let _ = mirror.refresh();
     assert_eq!((mirror.files().len(), mirror.status()["state"].as_str()), (3, Some("complete")), "a part that is gone");
@@ -276,7 +266,7 @@ fn a_server_that_ignores_if_range_cannot_mix_two_versions() {
 #[test]
 fn a_cache_keeps_to_its_base_and_set() {
     let server = Server::start();
-    server.source(AT, &resources(&server, &["/data/x", "/x"]));
+    server.source(AT, &named(&server, &["/data/x", "/x"]));
     let mirror = Mirror::prepare(&server.url("/"), "");
     mirror.set_options(&format!("base={}", server.url("/data/")));
     mirror.try_mount().unwrap();
@@ -297,9 +287,9 @@ fn a_mass_deletion_needs_another_edition_or_a_word() {
     let server = Server::start();
     let all: Vec<String> = (0..10).map(|number| format!("/{number}")).collect();
     let all: Vec<&str> = all.iter().map(String::as_str).collect();
-    server.source(AT, &resources(&server, &all));
+    server.source(AT, &named(&server, &all));
     let mirror = Mirror::mount(&server.url("/"), "");
-    server.source(LATER, &resources(&server, &all[..1]));
+    server.source(LATER, &named(&server, &all[..1]));
     for _ in 0..3 {
         let _ = mirror.refresh();
         assert_eq!((mirror.files().len(), mirror.status()["state"].as_str()), (10, Some("held")));
@@ -315,8 +305,8 @@ fn a_resource_that_an_unchanged_list_still_names_stays() {
     let server = Server::start();
     let lists = ["/one.xml", "/two.xml"].map(|list| capability(&server.url(list), "resourcelist"));
     server.file("/capabilities.xml", document("capabilitylist", "", "", &lists.concat()));
-    let shared = resources(&server, &["/x"]);
-    let more = resources(&server, &["/a", "/b", "/c"]);
+    let shared = named(&server, &["/x"]);
+    let more = named(&server, &["/a", "/b", "/c"]);
     server.file("/one.xml", resource_list(AT, &shared));
     server.file("/two.xml", resource_list(AT, &more));
     let mirror = Mirror::mount(&server.url("/capabilities.xml"), "");
@@ -367,7 +357,7 @@ fn pinned_content_stays_whoever_else_has_the_same() {
 #[test]
 fn one_busy_resource_keeps_no_other_waiting() {
     let server = Server::start();
-    let good = resources(&server, &["/good"]);
+    let good = named(&server, &["/good"]);
     server.on("/bad", |_| Reply::status(503).with("Retry-After", "600"));
     server.source(AT, &(good + &entry_of(&server.url("/bad"), b"bad")));
     let mirror = Mirror::mount(&server.url("/"), "timeout=3");
@@ -443,8 +433,8 @@ fn a_sitemap_that_says_nothing_of_its_resources_still_brings_new_content() {
 #[test]
 fn a_document_is_taken_at_its_word_whatever_header_comes_with_it() {
     let server = Server::start();
-    server.source(AT, &resources(&server, &["/a", "/b"]));
-    let small = resource_list(AT, &resources(&server, &["/a"]));
+    server.source(AT, &named(&server, &["/a", "/b"]));
+    let small = resource_list(AT, &named(&server, &["/a"]));
     server.on("/small.xml", move |request| {
         Reply::good(request, small.as_bytes()).with("Link", "</capabilitylist.xml>; rel=\"resourcesync\"")
     });
@@ -492,14 +482,14 @@ fn a_plain_sitemap_that_shrank_is_held_until_it_changes_again() {
             "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" xmlns:rs=\"http://www.openarchives.org/rs/terms/\">{entries}</urlset>"
         )
     };
-    server.file("/sitemap.xml", sitemap(&resources(&server, &paths)));
+    server.file("/sitemap.xml", sitemap(&named(&server, &paths)));
     let mirror = Mirror::mount(&server.url("/sitemap.xml"), "");
-    server.file("/sitemap.xml", sitemap(&resources(&server, &paths[..1])));
+    server.file("/sitemap.xml", sitemap(&named(&server, &paths[..1])));
     for _ in 0..3 {
         let _ = mirror.refresh();
         assert_eq!((mirror.files().len(), mirror.status()["state"].as_str()), (10, Some("held")));
     }
-    server.file("/sitemap.xml", sitemap(&format!("<!-- again -->{}", resources(&server, &paths[..1]))));
+    server.file("/sitemap.xml", sitemap(&format!("<!-- again -->{}", named(&server, &paths[..1]))));
     let _ = mirror.refresh();
     assert_eq!(mirror.files(), ["0"]);
 }
@@ -510,8 +500,8 @@ fn a_resource_that_another_part_describes_anew_stays_while_an_unchanged_part_nam
     let parts = [server.url("/a.xml"), server.url("/b.xml")];
     server.source(AT, "");
     server.file("/resourcelist.xml", crate::support::index("resourcelist", &format!("at=\"{AT}\""), &parts));
-    server.file("/a.xml", resource_list(AT, &resources(&server, &["/r", "/s"])));
-    let rest = resources(&server, &["/t", "/u"]);
+    server.file("/a.xml", resource_list(AT, &named(&server, &["/r", "/s"])));
+    let rest = named(&server, &["/t", "/u"]);
     server.file("/b.xml", resource_list(AT, &rest));
     let mirror = Mirror::mount(&server.url("/"), "");
     server.file("/b.xml", resource_list(LATER, &(rest.clone() + &entry(&server.url("/r"), "length=\"99\""))));
@@ -542,11 +532,11 @@ fn an_older_part_that_is_new_does_not_stop_the_sync() {
         server.file("/resourcelist.xml", crate::support::index("resourcelist", &format!("at=\"{at}\""), &parts));
     };
     index(AT, &["/new.xml"]);
-    server.file("/new.xml", resource_list(AT, &resources(&server, &["/a"])));
+    server.file("/new.xml", resource_list(AT, &named(&server, &["/a"])));
     let mirror = Mirror::mount(&server.url("/"), "");
     index(LATER, &["/new.xml", "/archive.xml"]);
-    server.file("/new.xml", resource_list(LATER, &resources(&server, &["/a", "/b"])));
-    server.file("/archive.xml", resource_list("2020-01-01T00:00:00Z", &resources(&server, &["/old"])));
+    server.file("/new.xml", resource_list(LATER, &named(&server, &["/a", "/b"])));
+    server.file("/archive.xml", resource_list("2020-01-01T00:00:00Z", &named(&server, &["/old"])));
     let _ = mirror.refresh();
     assert_eq!(mirror.files(), ["a", "b", "old"]);
 }
@@ -555,7 +545,7 @@ fn an_older_part_that_is_new_does_not_stop_the_sync() {
 fn a_redirect_that_moves_is_followed_anew() {
     let server = Server::start();
     for number in [1, 2] {
-        let entries = resources(&server, &["/cdn/x"]) + "<url><loc>y</loc></url>";
+        let entries = named(&server, &["/cdn/x"]) + "<url><loc>y</loc></url>";
         server.file(&format!("/cdn/{number}.xml"), resource_list(&format!("2026-0{number}-01T00:00:00Z"), &entries));
     }
     server.file("/cdn/y", "relative");
@@ -573,7 +563,7 @@ fn a_layout_is_not_fixed_while_a_set_is_missing() {
     let lists = ["/one.xml", "/two.xml"].map(|list| capability(&server.url(list), "capabilitylist"));
     server.file("/.well-known/resourcesync", document("description", "", "", &lists.concat()));
     for set in ["one", "two"] {
-        let list = resource_list(AT, &resources(&server, &[&format!("/{set}/x")]));
+        let list = resource_list(AT, &named(&server, &[&format!("/{set}/x")]));
         server.file(&format!("/{set}/list.xml"), list);
     }
     let set = |name: &str| {

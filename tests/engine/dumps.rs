@@ -13,29 +13,10 @@ const EARLY: &str = "2026-01-01T00:00:00Z";
 const MIDDLE: &str = "2026-02-01T00:00:00Z";
 const LATE: &str = "2026-03-01T00:00:00Z";
 
-/// Some resources of a server, small and larger, at `/r/0` and so on.
-fn items(server: &Server, count: u64) -> Vec<Item> {
-    (0..count)
-        .map(|number| {
-            let length = 100 + usize::try_from(scramble(number) % 20_000).unwrap();
-            Item::new(&server.url(&format!("/r/{number}")), &bytes(number, length))
-        })
-        .collect()
-}
-
-fn verified(mirror: &Mirror, count: u64) -> serde_json::Value {
-    mirror.wait("all members verified", |status| status["packages"]["verified"] == count)
-}
-
-/// How often resources were asked for by their own URLs.
-fn singles(server: &Server) -> usize {
-    server.requests().iter().filter(|request| request.path.starts_with("/r/")).count()
-}
-
 #[test]
 fn the_cursor_is_the_smallest_time_that_any_part_began_never_when_one_was_completed() {
     let server = Server::start();
-    let own = items(&server, 4);
+    let own = dump::items(&server, 4);
     server.file("/one.zip", package("2026-02-01T00:00:00Z", &own[..2]));
     server.file("/two.zip", package("2026-02-01T00:05:00Z", &own[2..]));
     let packages = [
@@ -65,7 +46,7 @@ fn the_cursor_is_the_smallest_time_that_any_part_began_never_when_one_was_comple
 #[test]
 fn a_dump_older_than_the_list_gives_only_what_is_still_the_same() {
     let server = Server::start();
-    let old = items(&server, 6);
+    let old = dump::items(&server, 6);
     let dated = |item: &Item, time: &str| item.clone().modified(time);
     let quiet = |item: &Item, time: &str| item.clone().saying("").modified(time);
     let silent = |item: &Item| item.clone().saying("");
@@ -106,12 +87,12 @@ fn a_dump_older_than_the_list_gives_only_what_is_still_the_same() {
 #[test]
 fn a_dump_newer_than_the_list_says_what_there_is_until_there_is_a_newer_list() {
     let server = Server::start();
-    let own = items(&server, 4);
+    let own = dump::items(&server, 4);
     let stale = [Item::new(&own[0].uri, b"as it was long ago"), Item::new(&server.url("/r/gone"), b"gone since")];
     dump::source(&server, MIDDLE, &own, Some((EARLY, &stale)));
     let mirror = Mirror::mount(&server.url("/"), "");
     assert_eq!(mirror.files(), ["r/0", "r/1", "r/2", "r/3"]);
-    verified(&mirror, 4);
+    dump::all_verified(&mirror, 4);
     assert!(mirror.status()["seed"]["why"].as_str().unwrap().contains("older than the dump"));
     let inodes = |mirror: &Mirror| {
         (0..4).map(|number| mirror.stat(&format!("r/{number}")).map(|found| found.ino).ok()).collect::<Vec<_>>()
@@ -132,7 +113,7 @@ fn a_dump_newer_than_the_list_says_what_there_is_until_there_is_a_newer_list() {
     for item in &own[..3] {
         assert_eq!(mirror.read(&item.uri[server.url("/").len()..]).unwrap(), item.bytes);
     }
-    assert_eq!(singles(&server), 0, "the content was here already");
+    assert_eq!(dump::singles(&server), 0, "the content was here already");
     // From now on the list is asked, and the dump is not.
     let asked = server.count("/resourcedump.xml");
     mirror.refresh().unwrap();
@@ -143,7 +124,7 @@ fn a_dump_newer_than_the_list_says_what_there_is_until_there_is_a_newer_list() {
 #[test]
 fn changes_that_begin_after_the_dump_leave_a_gap_until_a_newer_list_closes_it() {
     let server = Server::start();
-    let own = items(&server, 3);
+    let own = dump::items(&server, 3);
     dump::source(&server, EARLY, &own, None);
     server.file("/changelist.xml", document("changelist", &format!("from=\"{MIDDLE}\""), "", ""));
     dump::offer(&server, &["resourcedump", "changelist"]);
@@ -170,10 +151,10 @@ fn changes_that_begin_after_the_dump_leave_a_gap_until_a_newer_list_closes_it() 
 #[test]
 fn a_source_with_dumps_alone_is_followed_from_dump_to_dump() {
     let server = Server::start();
-    let own = items(&server, 300);
+    let own = dump::items(&server, 300);
     dump::source(&server, EARLY, &own, None);
     let mirror = Mirror::mount(&server.url("/"), "");
-    verified(&mirror, 300);
+    dump::all_verified(&mirror, 300);
     let asked = server.count("/package.zip");
     mirror.refresh().unwrap();
     assert_eq!(server.count("/package.zip"), asked, "nothing changed");
@@ -195,7 +176,7 @@ fn a_source_with_dumps_alone_is_followed_from_dump_to_dump() {
         .iter()
         .filter(|request| request.path == "/next.zip" && request.header("range").is_none())
         .count();
-    assert_eq!((whole, singles(&server)), (0, 0), "parts of the new package were enough");
+    assert_eq!((whole, dump::singles(&server)), (0, 0), "parts of the new package were enough");
     // A dump that cannot be read whole adds, and deletes nothing.
     server.file("/broken.zip", package(LATE, &next[..200])[..5000].to_vec());
     dump::list_package(&server, LATE, "/broken.zip");
@@ -206,7 +187,7 @@ fn a_source_with_dumps_alone_is_followed_from_dump_to_dump() {
 #[test]
 fn dumps_under_an_index_are_one_dump() {
     let server = Server::start();
-    let own = items(&server, 6);
+    let own = dump::items(&server, 6);
     for (name, items) in [("a", &own[..3]), ("b", &own[3..])] {
         server.file(&format!("/{name}.zip"), package(EARLY, items));
         let packages = [(server.url(&format!("/{name}.zip")), String::new(), String::new())];
@@ -216,7 +197,7 @@ fn dumps_under_an_index_are_one_dump() {
     server.file("/resourcedump.xml", crate::support::index("resourcedump", &format!("at=\"{EARLY}\""), &parts));
     dump::offer(&server, &["resourcedump"]);
     let mirror = Mirror::mount(&server.url("/"), "");
-    verified(&mirror, 6);
+    dump::all_verified(&mirror, 6);
     assert_eq!(mirror.status()["packages"]["whole"], 2);
     for item in &own {
         assert_eq!(mirror.read(&item.uri[server.url("/").len()..]).unwrap(), item.bytes);
@@ -234,7 +215,7 @@ fn dumps_under_an_index_are_one_dump() {
 #[test]
 fn a_server_without_ranges_gives_its_packages_all_the_same() {
     let server = Server::start();
-    let mut own = items(&server, 20);
+    let mut own = dump::items(&server, 20);
     own.insert(0, Item::new(&server.url("/r/large"), &bytes(99, 24 << 20)).stored());
     let whole = Arc::new(package(EARLY, &own));
     let slow = Arc::clone(&whole);
@@ -254,8 +235,8 @@ fn a_server_without_ranges_gives_its_packages_all_the_same() {
     dump::list_package(&server, EARLY, "/package.zip");
     dump::offer(&server, &["resourcedump"]);
     let mirror = Mirror::mount(&server.url("/"), "");
-    verified(&mirror, 21);
-    assert_eq!((mirror.files().len(), singles(&server)), (21, 0));
+    dump::all_verified(&mirror, 21);
+    assert_eq!((mirror.files().len(), dump::singles(&server)), (21, 0));
     drop(mirror);
     // With it, the tree is there at once, and the members join it later.
     let link = contents(&server.url("/manifest.xml"));
@@ -269,12 +250,12 @@ fn a_server_without_ranges_gives_its_packages_all_the_same() {
     let (after, whole) = (began.elapsed(), mirror.status()["packages"]["whole"].clone());
     assert_eq!((mirror.files().len(), whole), (21, 0.into()), "after {after:?}");
     assert_eq!(mirror.read("r/3").unwrap(), own[4].bytes, "from its own URL, for once");
-    verified(&mirror, 20);
-    let before = singles(&server);
+    dump::all_verified(&mirror, 20);
+    let before = dump::singles(&server);
     for item in &own {
         assert_eq!(mirror.read(&item.uri[server.url("/").len()..]).unwrap(), item.bytes);
     }
-    assert_eq!(singles(&server), before);
+    assert_eq!(dump::singles(&server), before);
     drop(mirror);
     // With a list, the same.
     let entries: String = own.iter().map(Item::in_list).collect();
@@ -282,14 +263,14 @@ fn a_server_without_ranges_gives_its_packages_all_the_same() {
     dump::list_package(&server, EARLY, "/package.zip");
     dump::offer(&server, &["resourcedump", "resourcelist"]);
     let mirror = Mirror::mount(&server.url("/"), "");
-    verified(&mirror, 21);
+    dump::all_verified(&mirror, 21);
     assert_eq!(mirror.status()["error_count"], 0, "{}", mirror.errors());
 }
 
 #[test]
 fn a_download_that_breaks_goes_on_where_it_broke() {
     let server = Server::start();
-    let mut own = items(&server, 5);
+    let mut own = dump::items(&server, 5);
     own.push(Item::new(&server.url("/r/large"), &bytes(99, 6 << 20)).stored());
     let whole = Arc::new(package(EARLY, &own));
     let (served, breaks) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -309,7 +290,7 @@ fn a_download_that_breaks_goes_on_where_it_broke() {
     server.file("/resourcedump.xml", dump::dump(&format!("at=\"{EARLY}\""), &packages));
     dump::offer(&server, &["resourcedump"]);
     let mirror = Mirror::mount(&server.url("/"), "");
-    let status = verified(&mirror, 6);
+    let status = dump::all_verified(&mirror, 6);
     assert_eq!(status["error_count"], 0, "{}", mirror.errors());
     assert!(breaks.load(Ordering::SeqCst) >= 3);
     let (served, whole) = (served.load(Ordering::SeqCst), whole.len());
@@ -328,7 +309,7 @@ fn killed_at_any_moment_of_seeding_it_goes_on_and_downloads_nothing_twice_that_w
     let sizes: Arc<Vec<AtomicUsize>> = Arc::new((0..4).map(|_| AtomicUsize::new(0)).collect());
     let mut lengths = Vec::new();
     for number in 0..4_u64 {
-        let mut part = items(&server, 0);
+        let mut part = dump::items(&server, 0);
         for at in 0..60 {
             let id = number * 1000 + at;
             part.push(Item::new(&server.url(&format!("/r/{id}")), &bytes(id, 60_000)).stored());
@@ -370,7 +351,7 @@ fn killed_at_any_moment_of_seeding_it_goes_on_and_downloads_nothing_twice_that_w
         let output = mirror.try_mount();
         assert!(output.is_ok(), "{}", said(&output));
     }
-    let status = verified(&mirror, 240);
+    let status = dump::all_verified(&mirror, 240);
     assert_eq!((&status["state"], &status["error_count"]), (&"complete".into(), &0.into()), "{status:#}");
     for item in &own {
         assert_eq!(mirror.read(&item.uri[server.url("/").len()..]).unwrap(), item.bytes);
@@ -385,7 +366,7 @@ fn killed_at_any_moment_of_seeding_it_goes_on_and_downloads_nothing_twice_that_w
 #[test]
 fn what_is_not_a_zip_is_said_so_and_the_list_serves() {
     let server = Server::start();
-    let own = items(&server, 3);
+    let own = dump::items(&server, 3);
     for item in &own {
         server.file(&item.uri[server.url("").len()..], item.bytes.clone());
     }
@@ -512,7 +493,7 @@ fn each_hostile_member_is_refused_by_itself_and_the_rest_is_served() {
 #[test]
 fn damage_is_found_and_mended_while_the_source_still_can() {
     let server = Server::start();
-    let own = items(&server, 50);
+    let own = dump::items(&server, 50);
     let mut body = package(EARLY, &own);
     // One byte in the middle of one member, that nobody reads.
     let entry = entry_at(&body, own[20].path.trim_start_matches('/'));
@@ -524,7 +505,7 @@ fn damage_is_found_and_mended_while_the_source_still_can() {
         mirror.wait("the damage", |status| status["packages"]["damaged"] == 1 && status["cached"]["resources"] == 50);
     assert!(status["errors"].to_string().contains(&format!("{}: its member in", own[20].uri)), "{status:#}");
     assert!(status["warnings"].to_string().contains("1 of its members, which are damaged, came from"), "{status:#}");
-    assert_eq!(singles(&server), 1);
+    assert_eq!(dump::singles(&server), 1);
     // The Source may go now.
     let address = server.address();
     drop(server);
@@ -537,7 +518,7 @@ fn damage_is_found_and_mended_while_the_source_still_can() {
 #[test]
 fn a_package_that_is_not_what_its_dump_says_is_trusted_only_where_members_have_hashes() {
     let server = Server::start();
-    let mut own = items(&server, 3);
+    let mut own = dump::items(&server, 3);
     own[2] = own[2].clone().saying(&format!("length=\"{}\"", own[2].bytes.len()));
     let body = package(EARLY, &own);
     for wrong in [
@@ -570,7 +551,7 @@ fn a_package_that_is_not_what_its_dump_says_is_trusted_only_where_members_have_h
 #[test]
 fn a_package_whose_manifest_is_an_index_of_manifests_is_read_through_it() {
     let server = Server::start();
-    let own = items(&server, 5);
+    let own = dump::items(&server, 5);
     let part = |name: &str, items: &[Item]| Item {
         path: format!("/manifests/{name}"),
         ..Item::new("http://a.example/x", manifest(EARLY, items).as_bytes())
@@ -592,7 +573,7 @@ fn a_package_whose_manifest_is_an_index_of_manifests_is_read_through_it() {
     for (item, name) in own.iter().zip(&names) {
         assert_eq!(mirror.read(name).unwrap(), item.bytes);
     }
-    assert_eq!(singles(&server), 0, "all of it lies in the package");
+    assert_eq!(dump::singles(&server), 0, "all of it lies in the package");
     assert_eq!(mirror.status()["state"], "complete");
     // One of the manifests is not there: nothing of the package is taken for the tree.
     server.file("/package.zip", package_with(&index, &members[..6]));
@@ -605,7 +586,7 @@ fn a_package_whose_manifest_is_an_index_of_manifests_is_read_through_it() {
 #[test]
 fn a_manifest_and_its_package_that_disagree_are_reported_and_the_rest_serves() {
     let server = Server::start();
-    let own = items(&server, 5);
+    let own = dump::items(&server, 5);
     let mut described = own.clone();
     // 0 is not in the package; 1 has another length; 2 has no path; 4 is not in the manifest.
     described[0].path = "/resources/nowhere".to_owned();
@@ -627,19 +608,19 @@ fn a_manifest_and_its_package_that_disagree_are_reported_and_the_rest_serves() {
     assert!(warnings.contains("members that its manifest does not name"), "{warnings}");
     // A package without a manifest, and one whose manifest is something else.
     for text in [String::new(), resource_list(EARLY, "")] {
-        let before = singles(&server);
+        let before = dump::singles(&server);
         hostile(&own, &server, package_with(&text, &own));
         let mirror = Mirror::mount(&server.url("/"), "");
         assert_eq!(mirror.read("r/3").unwrap(), own[3].bytes);
         assert!(mirror.errors().contains("manifest"), "{}", mirror.errors());
-        assert_eq!(singles(&server), before + 1);
+        assert_eq!(dump::singles(&server), before + 1);
         // A copy of the manifest that the dump links to takes its place.
         server.file("/manifest.xml", manifest(EARLY, &own));
         let packages = [(server.url("/package.zip"), String::new(), contents(&server.url("/manifest.xml")))];
         server.file("/resourcedump.xml", dump::dump(&format!("at=\"{EARLY}\""), &packages));
         let mirror = Mirror::mount(&server.url("/"), "");
         assert_eq!(mirror.read("r/3").unwrap(), own[3].bytes);
-        assert_eq!(singles(&server), before + 1);
+        assert_eq!(dump::singles(&server), before + 1);
     }
 }
 
@@ -656,7 +637,7 @@ fn members_with_a_content_coding_are_decoded() {
     let mirror = Mirror::mount(&server.url("/"), "");
     assert_eq!(mirror.stat("r/coded").unwrap().size, text.len() as u64);
     assert_eq!(mirror.read("r/coded").unwrap(), text);
-    assert_eq!((singles(&server), mirror.status()["error_count"].clone()), (0, 0.into()), "{}", mirror.errors());
+    assert_eq!((dump::singles(&server), mirror.status()["error_count"].clone()), (0, 0.into()), "{}", mirror.errors());
 }
 
 #[test]
@@ -671,7 +652,7 @@ fn sizes_and_attributes_are_those_of_the_manifest_or_else_of_the_member() {
     let meta = |name: &str| mirror.stat(&format!("r/{name}")).unwrap();
     assert_eq!((meta("told").size, meta("untold").size), (11, 19));
     assert_eq!((meta("told").mtime(), meta("untold").mtime()), (1_767_225_600, 1_769_904_000));
-    verified(&mirror, 2);
+    dump::all_verified(&mirror, 2);
     assert_eq!(mirror.read("r/untold").unwrap(), b"these are nineteen.");
     let of = |name: &str, attribute: &str| mirror.xattr(&format!("r/{name}"), attribute);
     assert_eq!(of("told", "user.resourcesync.verified").as_deref(), Some("yes"));
@@ -686,14 +667,14 @@ fn sizes_and_attributes_are_those_of_the_manifest_or_else_of_the_member() {
 #[test]
 fn content_all_completes_what_a_dump_leaves_out() {
     let server = Server::start();
-    let own = items(&server, 30);
+    let own = dump::items(&server, 30);
     for item in &own {
         server.file(&item.uri[server.url("").len()..], item.bytes.clone());
     }
     dump::source(&server, EARLY, &own[..20], Some((EARLY, &own)));
     let mirror = Mirror::mount(&server.url("/"), "content=all");
     let status = mirror.wait("all content", |status| status["cached"]["resources"] == 30);
-    assert_eq!((&status["packages"]["members"], singles(&server)), (&20.into(), 10), "{status:#}");
+    assert_eq!((&status["packages"]["members"], dump::singles(&server)), (&20.into(), 10), "{status:#}");
 }
 
 #[test]
@@ -779,7 +760,7 @@ fn packages_that_wait_for_their_turn_can_be_read_from_too() {
             assert_eq!(mirror.read(&format!("r/{id}")).unwrap(), bytes(id, 400_000), "{}", mirror.errors());
         }
         assert!(began.elapsed() < Duration::from_secs(40), "{options}: {:?}", began.elapsed());
-        assert_eq!(singles(&server), 0);
+        assert_eq!(dump::singles(&server), 0);
     }
 }
 
@@ -819,7 +800,7 @@ fn a_size_that_was_shown_is_not_contradicted_by_a_member() {
 fn a_package_whose_length_is_not_announced_is_here_for_good() {
     use std::io::{Read as _, Write as _};
     let server = Server::start();
-    let own = items(&server, 30);
+    let own = dump::items(&server, 30);
     let body = package(EARLY, &own);
     // A server that only says where a body ends by closing the connection.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -838,7 +819,7 @@ fn a_package_whose_length_is_not_announced_is_here_for_good() {
     server.file("/resourcedump.xml", dump::dump(&format!("at=\"{EARLY}\""), &[(url, String::new(), String::new())]));
     dump::offer(&server, &["resourcedump"]);
     let mirror = Mirror::mount(&server.url("/"), "content=all");
-    verified(&mirror, 30);
+    dump::all_verified(&mirror, 30);
     let before = count.load(Ordering::SeqCst);
     mirror.unmount();
     mirror.set_options("offline");
@@ -846,7 +827,7 @@ fn a_package_whose_length_is_not_announced_is_here_for_good() {
     for item in &own {
         assert_eq!(mirror.read(&item.uri[server.url("/").len()..]).unwrap(), item.bytes);
     }
-    assert_eq!((count.load(Ordering::SeqCst), singles(&server)), (before, 0));
+    assert_eq!((count.load(Ordering::SeqCst), dump::singles(&server)), (before, 0));
     assert!(mirror.status()["cached"]["bytes"].as_u64() > Some(0));
 }
 
@@ -873,7 +854,7 @@ fn where_only_the_length_is_common_a_newer_list_is_not_believed_to_mean_the_same
 #[test]
 fn a_gap_stays_while_nothing_new_is_said() {
     let server = Server::start();
-    let own = items(&server, 3);
+    let own = dump::items(&server, 3);
     dump::source(&server, EARLY, &own, Some((EARLY, &own)));
     server.file("/changelist.xml", document("changelist", &format!("from=\"{MIDDLE}\""), "", ""));
     dump::offer(&server, &["resourcedump", "changelist", "resourcelist"]);
@@ -890,7 +871,7 @@ fn a_gap_stays_while_nothing_new_is_said() {
 #[test]
 fn verify_warn_and_off_serve_a_member_that_is_not_what_is_listed() {
     let server = Server::start();
-    let mut own = items(&server, 2);
+    let mut own = dump::items(&server, 2);
     own[0] = own[0].clone().saying(&format!(
         "hash=\"md5:{}\" length=\"{}\"",
         crate::support::md5(b"other"),
@@ -920,7 +901,7 @@ fn verify_warn_and_off_serve_a_member_that_is_not_what_is_listed() {
 #[test]
 fn lengths_beyond_all_measure_are_no_trouble() {
     let server = Server::start();
-    let own = items(&server, 3);
+    let own = dump::items(&server, 3);
     server.file("/package.zip", package(EARLY, &own));
     let packages: Vec<_> = (0..3)
         .map(|number| {
@@ -940,7 +921,7 @@ fn lengths_beyond_all_measure_are_no_trouble() {
 #[test]
 fn one_connection_is_enough() {
     let server = Server::start();
-    let mut own = items(&server, 10);
+    let mut own = dump::items(&server, 10);
     own.push(Item::new(&server.url("/r/large"), &bytes(9, 12 << 20)).stored());
     let body = Arc::new(package(EARLY, &own));
     server.on("/package.zip", move |request| Reply { drip: Duration::from_millis(3), ..Reply::good(request, &body) });
@@ -950,13 +931,13 @@ fn one_connection_is_enough() {
     for item in &own {
         assert!(mirror.read(&item.uri[server.url("/").len()..]).unwrap() == item.bytes, "{}", mirror.errors());
     }
-    assert_eq!((singles(&server), mirror.status()["error_count"].clone()), (0, 0.into()), "{}", mirror.errors());
+    assert_eq!((dump::singles(&server), mirror.status()["error_count"].clone()), (0, 0.into()), "{}", mirror.errors());
 }
 
 #[test]
 fn the_status_says_what_a_mirror_is_seeded_from_and_why() {
     let server = Server::start();
-    let own = items(&server, 3);
+    let own = dump::items(&server, 3);
     for item in &own {
         server.file(&item.uri[server.url("").len()..], item.bytes.clone());
     }
@@ -971,19 +952,19 @@ fn the_status_says_what_a_mirror_is_seeded_from_and_why() {
     };
     let (from, why) = seed("");
     assert!(from == "dump" && why.contains(EARLY) && why.contains("as new"), "{from}: {why}");
-    assert_eq!(singles(&server), 0);
+    assert_eq!(dump::singles(&server), 0);
     assert_eq!(seed("seed=dump").0, "dump");
-    assert_eq!(singles(&server), 0);
+    assert_eq!(dump::singles(&server), 0);
     let (from, why) = seed("seed=list");
     assert!(from == "list" && why.contains("seed=list"), "{from}: {why}");
-    assert_eq!(singles(&server), 3);
+    assert_eq!(dump::singles(&server), 3);
     // Packages larger than the cache may be are read from where they are.
     let packages =
         [(server.url("/package.zip"), "type=\"application/zip\" length=\"5000000\"".to_owned(), String::new())];
     server.file("/resourcedump.xml", dump::dump(&format!("at=\"{EARLY}\""), &packages));
     let (from, why) = seed("cache_size=1M");
     assert!(from == "dump" && why.contains("cache_size"), "{from}: {why}");
-    assert_eq!(singles(&server), 3);
+    assert_eq!(dump::singles(&server), 3);
     dump::offer(&server, &["resourcelist"]);
     let (from, why) = seed("seed=dump");
     assert!(from == "list" && why.contains("no Resource Dump"), "{from}: {why}");

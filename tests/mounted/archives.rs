@@ -1,8 +1,8 @@
 //! Archives as they are: what they say of the past, and what they give instead of it.
 
 use crate::support::changes::{Source, at};
-use crate::support::server::{Reply, Request};
-use crate::support::{Mirror, entry, facts_of, resource_list};
+use crate::support::memento::{capture, timemap};
+use crate::support::{Mirror, entry, facts_of, ln, resource_list};
 use std::fs;
 use std::os::fd::AsRawFd as _;
 
@@ -21,29 +21,8 @@ fn list(source: &Source, lastmod: &str, facts: &str, links: &str) {
     source.server.file("/resourcelist.xml", resource_list(&at(0), &listed));
 }
 
-fn ln(rel: &str, href: &str, more: &str) -> String {
-    format!("<rs:ln rel=\"{rel}\" href=\"{href}\" {more}/>")
-}
-
 fn mount(source: &Source) -> Mirror {
     Mirror::mount(&source.url("/"), "poll=0")
-}
-
-fn datetime(year: i16) -> String {
-    let day = jiff::civil::date(year, 1, 1).at(0, 0, 0, 0).in_tz("UTC").unwrap();
-    day.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
-}
-
-/// A TimeMap of these URLs, each of a New Year's Day.
-fn timemap(mementos: &[(&str, i16)]) -> String {
-    let links =
-        mementos.iter().map(|(url, year)| format!(",\n<{url}>; rel=\"memento\"; datetime=\"{}\"", datetime(*year)));
-    format!("<http://example.com/a>; rel=\"original\"{}", links.collect::<String>())
-}
-
-/// A capture, with its time.
-fn capture(request: &Request, body: &str, year: i16) -> Reply {
-    Reply::good(request, body.as_bytes()).with("Memento-Datetime", &datetime(year))
 }
 
 #[test]

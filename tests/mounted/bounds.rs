@@ -3,9 +3,10 @@
 
 use crate::support::channel::Channel;
 use crate::support::dump::{self, Item};
+use crate::support::resources::{cannot_be_read, is_usable, numbered};
 use crate::support::server::{Reply, Server};
 use crate::support::telling::{Telling, channel, live, notification, settles};
-use crate::support::{Mirror, PROGRAM, bytes, entry, entry_of, index, resource_list, run, seed, text};
+use crate::support::{Mirror, PROGRAM, bytes, entry, entry_of, index, ln, resource_list, run, seed, text, with_links};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::fs;
@@ -13,39 +14,8 @@ use std::io::Write as _;
 
 const AT: &str = "2026-01-02T03:04:05Z";
 
-/// Serves so many resources, and returns their entries.
-fn resources(server: &Server, names: std::ops::Range<u64>) -> String {
-    let resource = |number: u64| {
-        let path = format!("/{number}");
-        server.file(&path, bytes(number, 100));
-        entry_of(&server.url(&path), &bytes(number, 100))
-    };
-    names.map(resource).collect()
-}
-
 fn mount(server: &Server, options: &str) -> Mirror {
     Mirror::mount(&server.url("/"), &format!("poll=0,{options}"))
-}
-
-/// A resource cannot be read, and this is why.
-fn cannot_be_read(mirror: &Mirror, path: &str, said: &str) {
-    let error = mirror.read(path).expect_err(path);
-    assert_eq!(error.raw_os_error(), Some(5), "{path}: {error}");
-    assert!(mirror.errors().contains(said), "{path}: {said:?} is not in {}", mirror.errors());
-}
-
-/// A resource can be read as ever.
-fn is_usable(mirror: &Mirror, number: u64) {
-    assert_eq!(mirror.read(&number.to_string()).unwrap(), bytes(number, 100), "{}", mirror.errors());
-}
-
-/// Links for an entry.
-fn with_links(entry: &str, links: &str) -> String {
-    entry.replace("</url>", &format!("{links}</url>"))
-}
-
-fn ln(rel: &str, href: &str, more: &str) -> String {
-    format!("<rs:ln rel=\"{rel}\" href=\"{href}\" {more}/>")
 }
 
 /// A number that the kernel says of a process: `VmHWM` in KiB.
@@ -127,7 +97,7 @@ fn open_files(daemon: u32) -> usize {
 #[test]
 fn no_more_files_stay_open_than_allowed_and_there_are_descriptors_for_them() {
     let server = Server::start();
-    server.source(AT, &resources(&server, 0..60));
+    server.source(AT, &numbered(&server, 0..60));
     for (most, open) in [(60, 60), (20, 20)] {
         let mirror = Mirror::prepare(&server.url("/"), "");
         let options = format!("cache={},poll=0,io=kernel,limit_files={most}", mirror.cache.display());
@@ -150,7 +120,7 @@ fn no_more_files_stay_open_than_allowed_and_there_are_descriptors_for_them() {
 #[test]
 fn the_kernel_holds_the_daemon_to_its_memory() {
     let server = Server::start();
-    server.source(AT, &resources(&server, 0..2));
+    server.source(AT, &numbered(&server, 0..2));
     for (options, held) in [("limit_memory=256M", "268435456"), ("", "unlimited")] {
         let mirror = mount(&server, options);
         assert_eq!(held_to(mirror.daemon().unwrap(), "Max data size"), held);
@@ -214,7 +184,7 @@ fn entries_as_large_as_they_may_be_are_not_held_all_at_once() {
     server.source(AT, "");
     let parts = ["/small.xml", "/large.xml"].map(|path| server.url(path));
     server.file("/resourcelist.xml", index("resourcelist", &format!("at=\"{AT}\""), &parts));
-    server.file("/small.xml", resource_list(AT, &resources(&server, 0..1)));
+    server.file("/small.xml", resource_list(AT, &numbered(&server, 0..1)));
     server.file("/large.xml", bomb(begin, large.as_bytes(), 500));
     let mirror = mount(&server, "limit_document=400M,wait=300");
     assert!(mirror.errors().contains("limit_document"), "{}", mirror.errors());

@@ -3,8 +3,8 @@
 
 use crate::support::channel::Channel;
 use crate::support::hub::{Hub, HubOptions};
-use crate::support::server::Reply;
-use crate::support::telling::{Telling, channel, free_port, live, settles};
+use crate::support::scripted_hub::ScriptedHub;
+use crate::support::telling::{Telling, channel, listening, live, settles};
 use crate::support::{Mirror, output, run, seed, text};
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -15,20 +15,6 @@ const CHANGES: &str = "change-notification";
 
 fn mount(telling: &Telling, options: &str) -> Mirror {
     Mirror::mount(&telling.source.url("/"), options)
-}
-
-fn listening() -> String {
-    format!("poll=0,listen=127.0.0.1:{}", free_port())
-}
-
-/// A topic that says nothing, with these `Link` values.
-fn topic(telling: &Telling, links: &str) -> String {
-    let links = links.to_owned();
-    telling
-        .source
-        .server
-        .on("/topic", move |_| Reply::ok("").with("Content-Type", "application/xml").with("Link", &links));
-    telling.source.url("/topic")
 }
 
 /// What is pushed arrives.
@@ -43,7 +29,7 @@ fn delivers(hub: &Hub, topic: &str, telling: &mut Telling, mirror: &Mirror) {
 #[test]
 fn a_hub_that_denies_is_shown_with_its_reason_and_a_websocket_takes_its_place() {
     let mut telling = Telling::start(seed(), 5, true);
-    let url = topic(&telling, "");
+    let url = telling.silent_topic("");
     let hub = Hub::start(&HubOptions { denied: vec![url.clone()], ..HubOptions::default() });
     let mut sends = Channel::start(None);
     telling.offers(&(channel(&url, CHANGES, &[&hub.url()]) + &channel(&sends.url(), CHANGES, &[])));
@@ -58,67 +44,14 @@ fn a_hub_that_denies_is_shown_with_its_reason_and_a_websocket_takes_its_place() 
     assert!(shown.contains("denied") && shown.contains("by WebSocket: live"), "{shown}");
 }
 
-/// A hub of our own, that does what is asked of it: what it was sent, and a way to speak to the callback.
-struct OwnHub {
-    server: crate::support::server::Server,
-}
-
-impl OwnHub {
-    fn start() -> Self {
-        let server = crate::support::server::Server::start();
-        server.on("/hub", |_| Reply::status(202));
-        Self { server }
-    }
-
-    fn url(&self) -> String {
-        self.server.url("/hub")
-    }
-
-    /// The forms that were posted.
-    fn forms(&self) -> Vec<std::collections::HashMap<String, String>> {
-        let posts = self.server.requests().into_iter().filter(|request| request.method == "POST");
-        posts.map(|request| url::form_urlencoded::parse(&request.body).into_owned().collect()).collect()
-    }
-
-    /// The last form, once there are so many.
-    fn form(&self, count: usize) -> std::collections::HashMap<String, String> {
-        let began = Instant::now();
-        while self.forms().len() < count {
-            assert!(began.elapsed() < Duration::from_secs(20), "{count} requests do not come");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        self.forms().remove(count - 1)
-    }
-
-    /// Asks a callback; returns the status.
-    fn says(form: &std::collections::HashMap<String, String>, mode: &str, more: &[(&str, &str)]) -> String {
-        let (host, path) = form["hub.callback"].strip_prefix("http://").unwrap().split_once('/').unwrap();
-        let query = url::form_urlencoded::Serializer::new(String::new())
-            .append_pair("hub.mode", mode)
-            .append_pair("hub.topic", &form["hub.topic"])
-            .extend_pairs(more)
-            .finish();
-        let mut stream = TcpStream::connect(host).unwrap();
-        write!(stream, "GET /{path}?{query} HTTP/1.1\r\nHost: {host}\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer.split(' ').nth(1).unwrap().to_owned()
-    }
-
-    fn verifies(form: &std::collections::HashMap<String, String>, lease: &str) {
-        let more = [("hub.challenge", "c0de"), ("hub.lease_seconds", lease)];
-        assert_eq!(Self::says(form, &form["hub.mode"].clone(), &more), "200");
-    }
-}
-
 #[test]
 fn a_hub_that_does_not_sign_is_shown_as_such_and_polls_go_on() {
-    let hub = OwnHub::start();
+    let hub = ScriptedHub::start();
     let telling = Telling::start(seed(), 5, true);
     telling.topic(&hub.url());
     let mirror = mount(&telling, &listening());
     let form = hub.form(1);
-    OwnHub::verifies(&form, "864000");
+    ScriptedHub::verify(&form, "864000");
     live(&mirror);
     let (host, path) = form["hub.callback"].strip_prefix("http://").unwrap().split_once('/').unwrap();
     for _ in 0..3 {

@@ -1,29 +1,19 @@
 //! What a Source may do that must cost no data, and what a user may do that must not go wrong: each of
 //! these went wrong once.
 
+use crate::support::resources::named;
 use crate::support::server::{Reply, Server};
-use crate::support::{Mirror, bytes, entry, entry_of, run, text};
+use crate::support::{Mirror, bytes, entry, run, text};
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::time::{Duration, Instant};
 
 const AT: &str = "2026-01-02T03:04:05Z";
 
-/// Serves resources whose bodies are their paths, and returns their entries.
-fn resources(server: &Server, paths: &[&str]) -> String {
-    paths
-        .iter()
-        .map(|path| {
-            server.file(path, path.as_bytes());
-            entry_of(&server.url(path), path.as_bytes())
-        })
-        .collect()
-}
-
 #[test]
 fn mounts_at_once_on_one_directory_do_not_stack() {
     let server = Server::start();
-    server.source(AT, &resources(&server, &["/a"]));
+    server.source(AT, &named(&server, &["/a"]));
     let mirror = Mirror::prepare(&server.url("/"), "");
     let outputs: Vec<_> = std::thread::scope(|scope| {
         let started: Vec<_> = (0..4)
@@ -47,7 +37,7 @@ fn mounts_at_once_on_one_directory_do_not_stack() {
 #[test]
 fn a_daemon_that_hangs_does_not_hang_mount() {
     let server = Server::start();
-    server.source(AT, &resources(&server, &["/a"]));
+    server.source(AT, &named(&server, &["/a"]));
     let mirror = Mirror::mount(&server.url("/"), "");
     let daemon = mirror.daemon().unwrap().to_string();
     std::process::Command::new("kill").args(["-STOP", &daemon]).output().unwrap();
@@ -86,7 +76,7 @@ fn content_that_was_evicted_comes_back_the_same_or_as_another_version() {
 #[test]
 fn an_absurd_retry_after_is_no_end() {
     let server = Server::start();
-    server.source(AT, &resources(&server, &["/a"]));
+    server.source(AT, &named(&server, &["/a"]));
     let mirror = Mirror::mount(&server.url("/"), "timeout=3");
     server.on("/resourcelist.xml", |_| Reply {
         delay: Duration::from_millis(1200),
@@ -101,7 +91,7 @@ fn an_absurd_retry_after_is_no_end() {
 #[test]
 fn the_end_is_heard_while_the_first_lists_are_read() {
     let server = Server::start();
-    server.source(AT, &resources(&server, &["/a"]));
+    server.source(AT, &named(&server, &["/a"]));
     server.on("/resourcelist.xml", |_| Reply { delay: Duration::from_secs(20), ..Reply::status(404) });
     for signal in [true, false] {
         let mirror = Mirror::prepare(&server.url("/"), "timeout=30");

@@ -15,25 +15,6 @@ use std::time::{Duration, Instant};
 
 const EARLY: &str = "2026-01-01T00:00:00Z";
 
-/// Some resources of a server, small and larger, at `/r/0` and so on.
-fn items(server: &Server, count: u64) -> Vec<Item> {
-    (0..count)
-        .map(|number| {
-            let length = 100 + usize::try_from(scramble(number) % 20_000).unwrap();
-            Item::new(&server.url(&format!("/r/{number}")), &bytes(number, length))
-        })
-        .collect()
-}
-
-fn verified(mirror: &Mirror, count: u64) -> serde_json::Value {
-    mirror.wait("all members verified", |status| status["packages"]["verified"] == count)
-}
-
-/// How often resources were asked for by their own URLs.
-fn singles(server: &Server) -> usize {
-    server.requests().iter().filter(|request| request.path.starts_with("/r/")).count()
-}
-
 /// A Source of 20,000 resources behind nginx, with a list, and a dump of two packages.
 fn large_source(nginx: &Nginx) {
     let root = nginx.root();
@@ -82,7 +63,7 @@ fn twenty_thousand_resources_come_in_two_packages_and_no_request_for_one_of_them
         assert_eq!(shell(&format!("diff -r {mount}/data {served}/data")), "");
     };
     equal();
-    let status = verified(&mirror, 20_000);
+    let status = dump::all_verified(&mirror, 20_000);
     assert_eq!((&status["state"], &status["error_count"]), (&"complete".into(), &0.into()));
     assert_eq!(status["seed"]["from"], "dump", "{status:#}");
     assert_eq!(status["cached"]["resources"], 20_000);
@@ -101,7 +82,7 @@ fn twenty_thousand_resources_come_in_two_packages_and_no_request_for_one_of_them
 #[test]
 fn a_file_is_read_long_before_its_package_is_here() {
     let server = Server::start();
-    let mut own = items(&server, 20);
+    let mut own = dump::items(&server, 20);
     own.insert(0, Item::new(&server.url("/r/large"), &bytes(99, 40 << 20)).stored());
     let whole = Arc::new(package(EARLY, &own));
     let slow = Arc::clone(&whole);
@@ -127,7 +108,7 @@ fn a_file_is_read_long_before_its_package_is_here() {
     assert!(shown.contains("download") && shown.contains("/s, ") && shown.contains(" left"), "{shown}");
     // What the download has not reached is fetched aside, and whoever waits for the large one gets it.
     assert_eq!(mirror.read("r/large").unwrap(), own[0].bytes);
-    assert_eq!(singles(&server), 0);
+    assert_eq!(dump::singles(&server), 0);
 }
 
 #[test]
@@ -158,7 +139,7 @@ fn large_members_are_read_here_and_there_without_being_held_in_memory() {
         assert_eq!(buffer, noise[usize::try_from(offset).unwrap()..][..4096]);
     }
     assert_eq!((mirror.read("r/text").unwrap() == text, mirror.read("r/noise").unwrap() == noise), (true, true));
-    assert_eq!(singles(&server), 0);
+    assert_eq!(dump::singles(&server), 0);
     let peak = peak_memory(&mirror);
     assert!(peak < 150 << 20, "{} MiB", peak >> 20);
 }
@@ -192,7 +173,7 @@ fn packages_larger_than_the_cache_may_be_are_read_by_parts_and_let_go() {
     assert!(!whole, "it does not fit");
     let held = shell(&format!("du -sk {0}/packages {0}/objects | cut -f1 | paste -sd+ | bc", mirror.cache.display()));
     assert!(held.trim().parse::<u64>().unwrap() < 8 << 10, "{held} KiB");
-    assert_eq!(singles(&server), 0);
+    assert_eq!(dump::singles(&server), 0);
     // Ahead of use: as many as there is room for, all of which are had from the package.
     let said = crate::support::text(&run(&[
         "fetch",
@@ -205,7 +186,7 @@ fn packages_larger_than_the_cache_may_be_are_read_by_parts_and_let_go() {
 #[test]
 fn fetch_brings_the_packages_that_a_directory_needs() {
     let server = Server::start();
-    let own = items(&server, 200);
+    let own = dump::items(&server, 200);
     dump::source(&server, EARLY, &own, None);
     // Nothing is downloaded ahead: the disk is said to be too small for it.
     server.file(
@@ -222,7 +203,7 @@ fn fetch_brings_the_packages_that_a_directory_needs() {
     assert_eq!(mirror.status()["cached"]["resources"], 200);
     let requests = server.count("/package.zip");
     assert!(requests < 12, "{requests} requests for 200 members of one package");
-    assert_eq!(singles(&server), 0);
+    assert_eq!(dump::singles(&server), 0);
     drop(server);
     for number in [0, 77, 199] {
         assert_eq!(mirror.read(&format!("r/{number}")).unwrap(), own[number].bytes);
@@ -298,12 +279,12 @@ fn packages_that_come_as_a_whole_only_come_one_after_the_other() {
     server.file("/resourcedump.xml", dump::dump(&format!("at=\"{EARLY}\""), &packages));
     dump::offer(&server, &["resourcedump"]);
     let mirror = Mirror::mount(&server.url("/"), "timeout=3,connections=3");
-    let status = verified(&mirror, 35);
+    let status = dump::all_verified(&mirror, 35);
     assert_eq!((&status["state"], &status["error_count"]), (&"complete".into(), &0.into()), "{status:#}");
     for item in &own {
         assert_eq!(mirror.read(&item.uri[server.url("/").len()..]).unwrap(), item.bytes);
     }
-    assert_eq!(singles(&server), 0);
+    assert_eq!(dump::singles(&server), 0);
     // A daemon that waits does not work.
     let ticks = fs::read_to_string(format!("/proc/{}/stat", mirror.daemon().unwrap())).unwrap();
     let ticks: Vec<u64> = ticks
@@ -365,7 +346,7 @@ fn a_full_disk_is_told_corrupts_nothing_and_it_goes_on_when_there_is_room() {
     assert_eq!(mirror.files().len(), 60);
     disk.grow("300M");
     assert!(mirror.refresh().status.success());
-    verified(&mirror, 60);
+    dump::all_verified(&mirror, 60);
     drop(server);
     for (number, item) in own.iter().enumerate() {
         assert_eq!(mirror.read(&format!("r/{number}")).unwrap(), item.bytes);

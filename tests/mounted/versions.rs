@@ -9,7 +9,7 @@ use crate::support::history::{Happened, History};
 use crate::support::nginx::Nginx;
 use crate::support::pywb::Pywb;
 use crate::support::server::Reply;
-use crate::support::{Mirror, entry, facts_of, md5, output, resource_list, scramble, sha256, xattr};
+use crate::support::{Mirror, entry, facts_of, ln, md5, output, resource_list, scramble, sha256, with_links, xattr};
 
 fn link_to(mirror: &Mirror, below: &str) -> String {
     let target = fs::read_link(mirror.path(below)).unwrap_or_else(|error| panic!("{below}: {error}"));
@@ -33,15 +33,6 @@ fn log(mirror: &Mirror, below: &str) -> serde_json::Value {
 /// How a moment is spelled in a name.
 fn spelled(second: u64) -> String {
     at(second).replace(['-', ':'], "")
-}
-
-fn ln(rel: &str, href: &str, more: &str) -> String {
-    format!("<rs:ln rel=\"{rel}\" href=\"{href}\" {more}/>")
-}
-
-/// An entry with links.
-fn with_links(entry: &str, links: &str) -> String {
-    entry.replace("</url>", &format!("{links}</url>"))
 }
 
 const CAPTURED: [(&str, &str); 3] = [

@@ -4,9 +4,10 @@
 use crate::support::channel::Channel;
 use crate::support::hub::{Hub, HubOptions};
 use crate::support::opened::Mirror;
+use crate::support::scripted_hub::ScriptedHub;
 use crate::support::seed;
 use crate::support::server::Reply;
-use crate::support::telling::{Telling, channel, free_port, live, only_channel, settles};
+use crate::support::telling::{Telling, channel, free_port, listening, live, only_channel, settles};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -15,20 +16,6 @@ const CHANGES: &str = "change-notification";
 
 fn mount(telling: &Telling, options: &str) -> Mirror {
     Mirror::mount(&telling.source.url("/"), options)
-}
-
-fn listening() -> String {
-    format!("poll=0,listen=127.0.0.1:{}", free_port())
-}
-
-/// A topic that says nothing, with these `Link` values.
-fn topic(telling: &Telling, links: &str) -> String {
-    let links = links.to_owned();
-    telling
-        .source
-        .server
-        .on("/topic", move |_| Reply::ok("").with("Content-Type", "application/xml").with("Link", &links));
-    telling.source.url("/topic")
 }
 
 /// What is pushed arrives.
@@ -45,7 +32,8 @@ fn the_topic_itself_names_its_hub_where_the_capability_list_does_not() {
     let hub = Hub::start(&HubOptions::default());
     let mut telling = Telling::start(seed(), 5, false);
     let url = telling.source.url("/topic");
-    topic(&telling, &format!("<{url}#x>; rel=\"alternate\", </topic>; rel=\"self\", <{}>; rel=\"hub\"", hub.url()));
+    telling
+        .silent_topic(&format!("<{url}#x>; rel=\"alternate\", </topic>; rel=\"self\", <{}>; rel=\"hub\"", hub.url()));
     telling.offers(&channel(&url, CHANGES, &[]));
     let mirror = mount(&telling, &listening());
     live(&mirror);
@@ -57,7 +45,7 @@ fn the_topic_itself_names_its_hub_where_the_capability_list_does_not() {
 fn framework_notifications_come_by_hub_too() {
     let hub = Hub::start(&HubOptions::default());
     let mut telling = Telling::start(seed(), 5, true);
-    let url = topic(&telling, "");
+    let url = telling.silent_topic("");
     telling.offers(&channel(&url, "framework-notification", &[&hub.url()]));
     let mirror = mount(&telling, &listening());
     live(&mirror);
@@ -79,7 +67,7 @@ fn a_hub_that_the_topic_alone_names_is_stayed_with() {
     let hub = Hub::start(&HubOptions::default());
     let mut telling = Telling::start(seed(), 5, false);
     let url = telling.source.url("/topic");
-    topic(&telling, &format!("<{}>; rel=\"hub\"", hub.url()));
+    telling.silent_topic(&format!("<{}>; rel=\"hub\"", hub.url()));
     telling.offers(&channel(&url, CHANGES, &[&ill.url("/hub")]));
     let mirror = mount(&telling, &listening());
     live(&mirror);
@@ -96,7 +84,7 @@ fn a_hub_that_moved_is_followed_and_one_that_is_gone_gives_way_to_the_next() {
         let mut telling = Telling::start(seed(), 5, false);
         let to = hub.url();
         telling.source.server.on("/hub", move |_| Reply::status(status).with("Location", &to));
-        let url = topic(&telling, "");
+        let url = telling.silent_topic("");
         let (gone, old) = (telling.source.url("/gone"), telling.source.url("/hub"));
         telling.offers(&channel(&url, CHANGES, &[&gone, &old]));
         let mirror = mount(&telling, &listening());
@@ -108,7 +96,7 @@ fn a_hub_that_moved_is_followed_and_one_that_is_gone_gives_way_to_the_next() {
 #[test]
 fn a_hub_that_does_not_answer_for_a_minute_yields_to_a_websocket_and_comes_back() {
     let mut telling = Telling::start(seed(), 5, true);
-    let url = topic(&telling, "");
+    let url = telling.silent_topic("");
     let mut hub = Hub::start(&HubOptions::default());
     hub.stop();
     let mut sends = Channel::start(None);
@@ -201,85 +189,32 @@ fn a_mount_takes_leave_of_its_hub_and_a_killed_one_keeps_its_path() {
     assert_ne!(anew[0].secret, first[0].secret);
 }
 
-/// A hub of our own, that does what is asked of it: what it was sent, and a way to speak to the callback.
-struct OwnHub {
-    server: crate::support::server::Server,
-}
-
-impl OwnHub {
-    fn start() -> Self {
-        let server = crate::support::server::Server::start();
-        server.on("/hub", |_| Reply::status(202));
-        Self { server }
-    }
-
-    fn url(&self) -> String {
-        self.server.url("/hub")
-    }
-
-    /// The forms that were posted.
-    fn forms(&self) -> Vec<std::collections::HashMap<String, String>> {
-        let posts = self.server.requests().into_iter().filter(|request| request.method == "POST");
-        posts.map(|request| url::form_urlencoded::parse(&request.body).into_owned().collect()).collect()
-    }
-
-    /// The last form, once there are so many.
-    fn form(&self, count: usize) -> std::collections::HashMap<String, String> {
-        let began = Instant::now();
-        while self.forms().len() < count {
-            assert!(began.elapsed() < Duration::from_secs(20), "{count} requests do not come");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        self.forms().remove(count - 1)
-    }
-
-    /// Asks a callback; returns the status.
-    fn says(form: &std::collections::HashMap<String, String>, mode: &str, more: &[(&str, &str)]) -> String {
-        let (host, path) = form["hub.callback"].strip_prefix("http://").unwrap().split_once('/').unwrap();
-        let query = url::form_urlencoded::Serializer::new(String::new())
-            .append_pair("hub.mode", mode)
-            .append_pair("hub.topic", &form["hub.topic"])
-            .extend_pairs(more)
-            .finish();
-        let mut stream = TcpStream::connect(host).unwrap();
-        write!(stream, "GET /{path}?{query} HTTP/1.1\r\nHost: {host}\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer.split(' ').nth(1).unwrap().to_owned()
-    }
-
-    fn verifies(form: &std::collections::HashMap<String, String>, lease: &str) {
-        let more = [("hub.challenge", "c0de"), ("hub.lease_seconds", lease)];
-        assert_eq!(Self::says(form, &form["hub.mode"].clone(), &more), "200");
-    }
-}
-
 #[test]
 fn a_hub_that_verifies_twice_or_denies_what_it_verified_is_not_asked_in_circles() {
-    let hub = OwnHub::start();
+    let hub = ScriptedHub::start();
     let telling = Telling::start(seed(), 5, true);
     telling.topic(&hub.url());
     let mirror = mount(&telling, &listening());
     let form = hub.form(1);
-    (0..5).for_each(|_| OwnHub::verifies(&form, "864000"));
+    (0..5).for_each(|_| ScriptedHub::verify(&form, "864000"));
     live(&mirror);
     std::thread::sleep(Duration::from_secs(2));
     assert_eq!(hub.forms().len(), 1, "one request is enough");
     let reason = format!("no room for {}", form["hub.callback"]);
-    assert_eq!(OwnHub::says(&form, "denied", &[("hub.reason", &reason)]), "200");
+    assert_eq!(ScriptedHub::ask(&form, "denied", &[("hub.reason", &reason)]), "200");
     // Anybody who knows the path can report that: the hub is asked.
     let renewal = hub.form(2);
     assert_eq!(
         (&renewal["hub.callback"], only_channel(&mirror)["state"].as_str()),
         (&form["hub.callback"], Some("live"))
     );
-    assert_eq!(OwnHub::says(&form, "denied", &[("hub.reason", &reason)]), "200");
+    assert_eq!(ScriptedHub::ask(&form, "denied", &[("hub.reason", &reason)]), "200");
     let status = mirror.wait("the denial", |status| status["channels"][0]["state"] == "denied");
     assert!(!status.to_string().contains(form["hub.callback"].rsplit('/').next().unwrap()), "{status:#}");
     std::thread::sleep(Duration::from_secs(2));
     assert_eq!(hub.forms().len(), 2, "a hub that denies is left alone for a while");
     // It changes its mind.
-    OwnHub::verifies(&form, "864000");
+    ScriptedHub::verify(&form, "864000");
     live(&mirror);
     // After a restart, what it granted is asked for again, with the same path, and shown when it answers.
     mirror.kill();
@@ -287,12 +222,12 @@ fn a_hub_that_verifies_twice_or_denies_what_it_verified_is_not_asked_in_circles(
     let again = hub.form(3);
     assert_eq!((&again["hub.callback"], &again["hub.secret"]), (&form["hub.callback"], &form["hub.secret"]));
     assert_eq!(only_channel(&mirror)["state"], "joining");
-    OwnHub::verifies(&again, "864000");
+    ScriptedHub::verify(&again, "864000");
     live(&mirror);
     // What was denied before a restart is not live after it.
-    assert_eq!(OwnHub::says(&again, "denied", &[]), "200");
+    assert_eq!(ScriptedHub::ask(&again, "denied", &[]), "200");
     hub.form(4);
-    assert_eq!(OwnHub::says(&again, "denied", &[]), "200");
+    assert_eq!(ScriptedHub::ask(&again, "denied", &[]), "200");
     mirror.wait("the denial", |status| status["channels"][0]["state"] == "denied");
     mirror.kill();
     mirror.try_mount().unwrap();
@@ -302,7 +237,7 @@ fn a_hub_that_verifies_twice_or_denies_what_it_verified_is_not_asked_in_circles(
 
 #[test]
 fn a_hub_that_is_slow_to_verify_is_believed_and_asked_again_with_the_same_path() {
-    let hub = OwnHub::start();
+    let hub = ScriptedHub::start();
     hub.server.on("/hub", |_| Reply { delay: Duration::from_secs(3), ..Reply::status(202) });
     let telling = Telling::start(seed(), 5, true);
     telling.topic(&hub.url());
@@ -310,7 +245,7 @@ fn a_hub_that_is_slow_to_verify_is_believed_and_asked_again_with_the_same_path()
     let (first, second) = (hub.form(1), hub.form(2));
     assert_eq!(first["hub.callback"], second["hub.callback"]);
     // Its answers come too late, and its verification comes all the same.
-    OwnHub::verifies(&first, "864000");
+    ScriptedHub::verify(&first, "864000");
     live(&mirror);
 }
 
@@ -347,7 +282,7 @@ fn hubs_that_change_while_subscribed_are_moved_to() {
 
 #[test]
 fn a_lease_that_lapsed_may_have_missed_something_and_another_hub_takes_nothing_from_it() {
-    let (hub, other) = (OwnHub::start(), OwnHub::start());
+    let (hub, other) = (ScriptedHub::start(), ScriptedHub::start());
     other.server.on("/hub", |_| Reply::status(503));
     let mut telling = Telling::start(seed(), 5, true);
     let url = telling.topic(&hub.url());
@@ -356,7 +291,7 @@ fn a_lease_that_lapsed_may_have_missed_something_and_another_hub_takes_nothing_f
     mirror.wait("content", |status| status["cached"]["resources"] == 5);
     let form = hub.form(1);
     let asked = other.forms().len();
-    OwnHub::verifies(&form, "4");
+    ScriptedHub::verify(&form, "4");
     live(&mirror);
     // What follows joining is over.
     let renewal = hub.form(2);
@@ -364,24 +299,24 @@ fn a_lease_that_lapsed_may_have_missed_something_and_another_hub_takes_nothing_f
     mirror.wait("the lapse", |status| status["channels"][0]["state"] == "failing");
     std::thread::sleep(Duration::from_secs(12));
     telling.happens();
-    OwnHub::verifies(&renewal, "864000");
+    ScriptedHub::verify(&renewal, "864000");
     settles(&mirror, &telling.source);
 }
 
 #[test]
 fn the_name_of_a_topic_that_its_hub_accepts_is_used() {
-    let hub = OwnHub::start();
+    let hub = ScriptedHub::start();
     let telling = Telling::start(seed(), 5, true);
     let url = telling.source.url("/topic");
-    topic(&telling, &format!("</canonical>; rel=\"self\", <{}>; rel=\"hub\"", hub.url()));
+    telling.silent_topic(&format!("</canonical>; rel=\"self\", <{}>; rel=\"hub\"", hub.url()));
     telling.offers(&channel(&url, CHANGES, &[&hub.url()]));
     let mirror = mount(&telling, &listening());
     let first = hub.form(1);
     assert_eq!(first["hub.topic"], url);
-    assert_eq!(OwnHub::says(&first, "denied", &[("hub.reason", "no such topic")]), "200");
+    assert_eq!(ScriptedHub::ask(&first, "denied", &[("hub.reason", "no such topic")]), "200");
     let second = hub.form(2);
     assert_eq!(second["hub.topic"], telling.source.url("/canonical"));
-    OwnHub::verifies(&second, "4");
+    ScriptedHub::verify(&second, "4");
     live(&mirror);
     // It is renewed under that name, without asking for the other again.
     assert_eq!(hub.form(3)["hub.topic"], telling.source.url("/canonical"));

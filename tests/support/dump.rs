@@ -6,7 +6,7 @@ use zip::CompressionMethod;
 use zip::write::{SimpleFileOptions, ZipWriter};
 
 use super::server::Server;
-use super::{capability, document, entry, facts_of};
+use super::{Mirrored, bytes, capability, document, entry, facts_of, scramble};
 
 /// A bitstream of a package, as its manifest describes it.
 #[derive(Clone)]
@@ -143,4 +143,23 @@ pub fn source(server: &Server, at: &str, items: &[Item], list: Option<(&str, &[I
 pub fn list_package(server: &Server, at: &str, path: &str) {
     let packages = [(server.url(path), "type=\"application/zip\"".to_owned(), String::new())];
     server.file("/resourcedump.xml", dump(&format!("at=\"{at}\""), &packages));
+}
+
+/// Some resources of a server, small and larger, at `/r/0` and so on.
+pub fn items(server: &Server, count: u64) -> Vec<Item> {
+    (0..count)
+        .map(|number| {
+            let length = 100 + usize::try_from(scramble(number) % 20_000).expect("it fits");
+            Item::new(&server.url(&format!("/r/{number}")), &bytes(number, length))
+        })
+        .collect()
+}
+
+pub fn all_verified(mirror: &impl Mirrored, count: u64) -> serde_json::Value {
+    mirror.wait("all members verified", |status| status["packages"]["verified"] == count)
+}
+
+/// How often resources were asked for by their own URLs.
+pub fn singles(server: &Server) -> usize {
+    server.requests().iter().filter(|request| request.path.starts_with("/r/")).count()
 }

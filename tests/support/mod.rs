@@ -14,11 +14,14 @@ pub mod faulty;
 pub mod history;
 pub mod hub;
 pub mod library;
+pub mod memento;
 pub mod network;
 pub mod nginx;
 pub mod opened;
 pub mod peer;
 pub mod pywb;
+pub mod resources;
+pub mod scripted_hub;
 pub mod server;
 pub mod telling;
 pub mod websocket;
@@ -91,6 +94,16 @@ pub fn facts_of(bytes: &[u8]) -> String {
 /// An entry that says of these bytes what can be said.
 pub fn entry_of(loc: &str, bytes: &[u8]) -> String {
     entry(loc, &facts_of(bytes))
+}
+
+/// An entry with links.
+pub fn with_links(entry: &str, links: &str) -> String {
+    entry.replace("</url>", &format!("{links}</url>"))
+}
+
+/// A link of an entry, with more attributes.
+pub fn ln(rel: &str, href: &str, more: &str) -> String {
+    format!("<rs:ln rel=\"{rel}\" href=\"{href}\" {more}/>")
 }
 
 /// An entry of a Source Description or Capability List.

@@ -18,6 +18,11 @@ pub fn free_port() -> u16 {
         .expect("a free port")
 }
 
+/// Options that let a hub reach the mirror, and nothing else start a sync.
+pub fn listening() -> String {
+    format!("poll=0,listen=127.0.0.1:{}", free_port())
+}
+
 /// An entry of a Capability List that offers a channel.
 pub fn channel(url: &str, capability: &str, hubs: &[&str]) -> String {
     let hubs: String = hubs.iter().map(|hub| format!("<rs:ln rel=\"hub\" href=\"{hub}\"/>")).collect();
@@ -91,6 +96,15 @@ impl Telling {
         let lists: String =
             lists.iter().map(|name| capability(&self.source.url(&format!("/{name}.xml")), name)).collect();
         self.source.server.file("/capabilitylist.xml", document("capabilitylist", "", "", &(lists + channels)));
+    }
+
+    /// A topic without content, with these `Link` values.
+    pub fn silent_topic(&self, links: &str) -> String {
+        let links = links.to_owned();
+        self.source
+            .server
+            .on("/topic", move |_| Reply::ok("").with("Content-Type", "application/xml").with("Link", &links));
+        self.source.url("/topic")
     }
 
     /// Has a topic, which this hub delivers, and offers it. Returns its URL.
