@@ -285,6 +285,26 @@ fn a_change_without_a_time_is_told_by_its_hash_and_without_both_by_its_place() {
 }
 
 #[test]
+fn a_change_without_a_time_in_a_list_that_begins_later_is_none_of_those_before() {
+    let mut source = Source::start(&[("/a", "a"), ("/b", "b")], &["changelist"]);
+    source.changes("");
+    let mirror = opened(&source);
+    let created = change(&source.url("/c"), "created", &facts_of(b"c"));
+    let deleted = change(&source.url("/c"), "deleted", "");
+    source.changes(&(created.clone() + &deleted));
+    mirror.refreshed();
+    // The baseline is made anew, and changes before it are not listed any more.
+    source.list(100);
+    source.server.file("/changelist.xml", change_list(Some(100), None, "", ""));
+    mirror.refreshed();
+    agrees(&mirror, &source);
+    source.put("/c", b"c");
+    source.server.file("/changelist.xml", change_list(Some(100), None, "", &created));
+    mirror.refreshed();
+    agrees(&mirror, &source);
+}
+
+#[test]
 fn two_changes_within_one_second_are_two() {
     let mut source = Source::start(&[("/a", "a")], &["changelist"]);
     source.changes("");
