@@ -5,7 +5,7 @@ use crate::support::dump::{self, Item, manifest, package, package_with};
 use crate::support::nginx::Nginx;
 use crate::support::server::{Reply, Server};
 use crate::support::{
-    Mirror, bytes, capability, document, facts_of, output, resource_list, run, scramble, shell, text,
+    Mirror, bytes, capability, document, facts_of, many, output, resource_list, run, scramble, shell, text,
 };
 use std::fs;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 
 const EARLY: &str = "2026-01-01T00:00:00Z";
 
-/// A Source of 20,000 resources behind nginx, with a list, and a dump of two packages.
+/// A Source of thousands of resources behind nginx, with a list, and a dump of two packages.
 fn large_source(nginx: &Nginx) {
     let root = nginx.root();
     let mut list = String::new();
     let mut packages = Vec::new();
     for number in 0..2_u64 {
         let mut items = Vec::new();
-        for number in number * 10_000..(number + 1) * 10_000 {
+        for number in number * many() / 2..(number + 1) * many() / 2 {
             let path = format!("data/{:02}/{number:05}.txt", number / 1000);
             let content = match number % 3 {
                 0 => bytes(number, 200 + usize::try_from(scramble(number) % 6000).unwrap()),
@@ -52,7 +52,7 @@ fn large_source(nginx: &Nginx) {
 }
 
 #[test]
-fn twenty_thousand_resources_come_in_two_packages_and_no_request_for_one_of_them() {
+fn thousands_of_resources_come_in_two_packages_and_no_request_for_one_of_them() {
     let mut nginx = Nginx::prepare();
     large_source(&nginx);
     nginx.start();
@@ -63,10 +63,10 @@ fn twenty_thousand_resources_come_in_two_packages_and_no_request_for_one_of_them
         assert_eq!(shell(&format!("diff -r {mount}/data {served}/data")), "");
     };
     equal();
-    let status = dump::all_verified(&mirror, 20_000);
+    let status = dump::all_verified(&mirror, many());
     assert_eq!((&status["state"], &status["error_count"]), (&"complete".into(), &0.into()));
     assert_eq!(status["seed"]["from"], "dump", "{status:#}");
-    assert_eq!(status["cached"]["resources"], 20_000);
+    assert_eq!(status["cached"]["resources"], many());
     let log = nginx.log();
     let singles: Vec<_> = log.iter().filter(|path| path.starts_with("/data/")).collect();
     assert!(singles.is_empty(), "asked for one by one: {singles:?}");

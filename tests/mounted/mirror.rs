@@ -1,12 +1,14 @@
-//! The main job: 20,000 resources behind nginx, read in every way, then without the server.
+//! The main job: thousands of resources (`RESOURCES=20000`) behind nginx, read in every way, then without the server.
 
 use std::fs;
 use std::io::Write as _;
 
 use crate::support::nginx::Nginx;
-use crate::support::{Mirror, bytes, capability, document, entry_of, index, output, resource_list, scramble, shell};
+use crate::support::{
+    Mirror, bytes, capability, document, entry_of, index, many, output, resource_list, scramble, shell,
+};
 
-/// Writes a Source of `count` resources in directories of a thousand, its list in parts of 8,000; the
+/// Writes a Source of `count` resources in directories of a thousand, its list in three parts; the
 /// resources lie in `htdocs/data`, and beside it a file for `sha256sum -c`.
 fn source(nginx: &Nginx, count: u64) {
     let root = nginx.root();
@@ -19,7 +21,7 @@ fn source(nginx: &Nginx, count: u64) {
         fs::create_dir_all(root.join(&path).parent().unwrap()).unwrap();
         fs::write(root.join(&path), &content).unwrap();
         writeln!(sums, "{}  {path}", crate::support::sha256(&content)).unwrap();
-        if number > 0 && number % 8000 == 0 {
+        if number > 0 && number % (count / 3 + 1) == 0 {
             parts.push(String::new());
         }
         parts.last_mut().unwrap().push_str(&entry_of(&nginx.url(&format!("/{path}")), &content));
@@ -57,16 +59,16 @@ fn everything_agrees(nginx: &Nginx, mirror: &Mirror) {
 }
 
 #[test]
-fn twenty_thousand_resources_agree_with_and_without_the_server() {
+fn thousands_of_resources_agree_with_and_without_the_server() {
     crate::support::require(&["nginx", "rsync"]);
     let mut nginx = Nginx::prepare();
-    source(&nginx, 20_000);
+    source(&nginx, many());
     nginx.start();
     let mirror = Mirror::mount(&nginx.url("/"), "");
-    assert_eq!(mirror.status()["resources"], 20_000);
+    assert_eq!(mirror.status()["resources"], many());
     everything_agrees(&nginx, &mirror);
     let fetched = nginx.log().iter().filter(|path| path.starts_with("/data/")).count();
-    assert_eq!(fetched, 20_000, "each resource is fetched once, however many read it");
+    assert_eq!(fetched as u64, many(), "each resource is fetched once, however many read it");
     nginx.stop();
     everything_agrees(&nginx, &mirror);
     mirror.remount();
@@ -115,13 +117,14 @@ fn https_is_trusted_by_a_given_authority() {
 fn a_complete_mirror_reads_without_having_been_read() {
     crate::support::require(&["nginx", "rsync"]);
     let mut nginx = Nginx::prepare();
-    source(&nginx, 20_000);
+    source(&nginx, many());
     nginx.start();
     let mirror = Mirror::mount(&nginx.url("/"), "content=all");
-    let status = mirror.wait("all content", |status| status["cached"]["resources"] == 20_000);
+    let status = mirror.wait("all content", |status| status["cached"]["resources"] == many());
     assert_eq!(status["error_count"], 0);
     let shown = output(&["status", &mirror.directory.to_string_lossy()]);
-    assert!(shown.contains("20,000, 20,000 cached"), "{shown}");
+    let grouped = format!("{},{:03}", many() / 1000, many() % 1000);
+    assert!(shown.contains(&format!("{grouped}, {grouped} cached")), "{shown}");
     nginx.stop();
     everything_agrees(&nginx, &mirror);
 }

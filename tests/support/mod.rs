@@ -115,6 +115,11 @@ pub fn resource_list(at: &str, entries: &str) -> String {
     document("resourcelist", &format!("at=\"{at}\""), "", entries)
 }
 
+/// How many resources the Sources have that are there for their size: `RESOURCES`, or else as many as are soon read.
+pub fn many() -> u64 {
+    std::env::var("RESOURCES").ok().and_then(|count| count.parse().ok()).unwrap_or(4000)
+}
+
 /// What a random test begins from, said so that it can be run again: `SEED`, or else another one each time.
 pub fn seed() -> u64 {
     let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
@@ -300,9 +305,12 @@ impl Mirror {
 
     pub fn wait_for_end(&self) {
         let began = Instant::now();
-        while self.daemon().is_some() {
-            assert!(began.elapsed() < Duration::from_secs(120), "the daemon does not end");
-            std::thread::sleep(Duration::from_millis(20));
+        while let Some(daemon) = self.daemon() {
+            // One process is asked for, until it has ended, not all.
+            while fs::read(format!("/proc/{daemon}/cmdline")).is_ok_and(|line| !line.is_empty()) {
+                assert!(began.elapsed() < Duration::from_secs(120), "the daemon does not end");
+                std::thread::sleep(Duration::from_millis(10));
+            }
         }
     }
 
