@@ -10,8 +10,10 @@
 //!
 //! * What the patch does not touch stays as it was written. Both document models here keep each token's own text, and
 //!   the white space between, so that a document to which nothing is done is written as it was read.
-//! * For what the patch brings in, and for Sources whose writer lays the whole document out anew, there are the usual
-//!   ways to write it. They are asked about one after another, likeliest first, until the caller's check knows one.
+//! * What the patch adds is written in the style of the old document, and where that shows none, in each of the usual ways; XML
+//!   also in the canonical form. They are tried one after another, likeliest first, until the caller's check accepts one. A
+//!   Source that formats the whole document differently from version to version is not served by its patches: the resource is
+//!   fetched.
 //!
 //! That the check has the last word is what makes guessing safe: a wrong guess costs time, never a wrong content.
 //!

@@ -1,13 +1,12 @@
 //! How a JSON document is written, and the ways to write the patched one.
 //!
-//! The likeliest way keeps every token and white space of the old version and writes what is new as the old version's
-//! writer would have. Next come the same without keeping anything, and then the usual writers' ways.
+//! Every token and white space of the old version is kept. What is new is written as the old version's writer would have; where
+//! the old version does not show how, in each of the usual ways.
 
 use super::json::{self, BOM, Items, Member, Span, Text, Tree, Value};
 use super::json_number::Numbers;
 use super::json_string::Strings;
 use super::{Document, Trial};
-use std::borrow::Cow;
 
 /// How a document's white space is laid out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,14 +38,11 @@ enum Fresh {
 
 /// One way to write a document.
 #[derive(Debug, Clone)]
-struct Plan<'s> {
-    style: Cow<'s, Style>,
-    /// Whether what the old version has is written as it was.
-    keep: bool,
+struct Plan {
+    style: Style,
     sorted: bool,
     numbers: Numbers,
     fresh: Fresh,
-    trail: &'s str,
 }
 
 /// How the old version is written, as far as the writing of the new one needs it.
@@ -72,7 +68,6 @@ impl Look {
 pub(super) fn find(text: &Text, look: &Look, after: &Value, trial: &mut Trial<'_>) -> Option<Vec<u8>> {
     let style = &look.style;
     let facts = Facts::of(text, after);
-    let trail = text.get(look.trail);
     // Few keys may be in order by chance; then what came with the patch has a say.
     let is_sorted = match look.order {
         Order::Sorted { pairs } => pairs > 5 || (pairs > 0 && facts.is_fresh_sorted),
@@ -83,14 +78,14 @@ pub(super) fn find(text: &Text, look: &Look, after: &Value, trial: &mut Trial<'_
         (false, true) => &[true, false],
         (false, false) => &[false, true],
     };
-    for plan in plans(style, &look.open, &facts, orders, trail) {
+    for plan in plans(style, &look.open, &facts, orders) {
         if trial.is_spent() {
             return None;
         }
         let mut writer = Writer { text, plan: &plan, out: String::new(), most: trial.most() };
         writer.out.push_str(text.get(look.lead));
         writer.value(after, 0);
-        writer.out.push_str(plan.trail);
+        writer.out.push_str(text.get(look.trail));
         if writer.is_full() {
             trial.written = trial.written.saturating_add(writer.out.len());
             continue;
@@ -103,47 +98,24 @@ pub(super) fn find(text: &Text, look: &Look, after: &Value, trial: &mut Trial<'_
     None
 }
 
-/// The ways to write a value, the likely ones first: as the old version was written, with the members in one of these `orders`; then
-/// as it is usual.
-fn plans<'a>(style: &'a Style, open: &Open, facts: &'a Facts, orders: &[bool], trail: &'a str) -> Vec<Plan<'a>> {
-    let mut plans = Vec::new();
-    for keep in [true, false] {
-        let all_numbers = if keep { &facts.new_numbers } else { &facts.numbers };
-        let fresh: &[Fresh] = if facts.fresh && style.indent.is_some() && keep {
-            &[Fresh::Style, Fresh::FlatOnOneLine, Fresh::OnOneLine]
-        } else {
-            &[Fresh::Style]
-        };
-        let mut ranked = Vec::new();
-        for (a, style) in style.variants(open).into_iter().enumerate() {
-            for (b, &sorted) in orders.iter().enumerate() {
-                for (c, &numbers) in all_numbers.iter().enumerate() {
-                    for (d, &fresh) in fresh.iter().enumerate() {
-                        let style = Cow::Owned(style.clone());
-                        ranked.push((a + b + c + d, Plan { style, keep, sorted, numbers, fresh, trail }));
-                    }
-                }
-            }
-        }
-        ranked.sort_by_key(|(unlikely, _)| *unlikely);
-        plans.extend(ranked.into_iter().take(if keep { 48 } else { 32 }).map(|(_, plan)| plan));
-    }
-    let ends = ["", "\n", "\r\n"].into_iter().filter(|end| *end != trail);
-    let first: Vec<Plan<'_>> = plans.iter().take(4).cloned().collect();
-    plans.extend(ends.flat_map(|trail| first.iter().map(move |plan| Plan { trail, ..plan.clone() })));
-    for ascii in [true, false] {
-        for &sorted in orders {
-            for style in Style::usual(ascii) {
-                for trail in ["", "\n"] {
-                    for &numbers in facts.numbers.iter().take(2) {
-                        let style = Cow::Owned(style.clone());
-                        plans.push(Plan { style, keep: false, sorted, numbers, fresh: Fresh::Style, trail });
-                    }
+/// The ways to write a value, the likely ones first, with the members in one of these `orders`.
+fn plans(style: &Style, open: &Open, facts: &Facts, orders: &[bool]) -> Vec<Plan> {
+    let fresh: &[Fresh] = match facts.fresh && style.indent.is_some() {
+        true => &[Fresh::Style, Fresh::FlatOnOneLine, Fresh::OnOneLine],
+        false => &[Fresh::Style],
+    };
+    let mut ranked = Vec::new();
+    for (a, style) in style.variants(open).into_iter().enumerate() {
+        for (b, &sorted) in orders.iter().enumerate() {
+            for (c, &numbers) in facts.numbers.iter().enumerate() {
+                for (d, &fresh) in fresh.iter().enumerate() {
+                    ranked.push((a + b + c + d, Plan { style: style.clone(), sorted, numbers, fresh }));
                 }
             }
         }
     }
-    plans
+    ranked.sort_by_key(|(unlikely, _)| *unlikely);
+    ranked.into_iter().map(|(_, plan)| plan).collect()
 }
 
 /// What the old version says nothing about.
@@ -236,25 +208,6 @@ impl Style {
             vary(&[|style| style.strings.slash = true]);
         }
         all
-    }
-
-    /// The ways of the usual writers.
-    fn usual(ascii: bool) -> impl Iterator<Item = Self> {
-        let strings = Strings { ascii, upper: false, slash: false, long: false, html: false };
-        [None, Some("  "), Some("    "), Some("\t"), Some(" ")]
-            .into_iter()
-            .map(|indent| (indent, " "))
-            .chain([(None, "")])
-            .map(move |(indent, space)| Self {
-                indent: indent.map(str::to_owned),
-                newline: "\n",
-                lead: String::new(),
-                comma: space.to_owned(),
-                colon: format!(":{space}"),
-                empty_array: String::new(),
-                empty_object: String::new(),
-                strings,
-            })
     }
 }
 
@@ -355,8 +308,6 @@ struct Facts {
     /// There is a container that came with the patch.
     fresh: bool,
     /// The ways to write numbers that differ for the patch's.
-    new_numbers: Vec<Numbers>,
-    /// The ways to write numbers that differ for some.
     numbers: Vec<Numbers>,
 }
 
@@ -366,7 +317,6 @@ impl Facts {
             is_sorted: Order::of(text, root) != Order::Unsorted,
             is_fresh_sorted: true,
             fresh: false,
-            new_numbers: vec![Numbers::AsWritten],
             numbers: vec![Numbers::AsWritten],
         };
         facts.value(text, root);
@@ -376,14 +326,10 @@ impl Facts {
     fn value(&mut self, text: &Text, value: &Value) {
         match value {
             Value::Scalar(token) => {
+                let written = text.get(*token);
                 for numbers in [Numbers::Python, Numbers::JavaScript] {
-                    let written = text.get(*token);
-                    let differs = || numbers.write(written) != written;
-                    if !self.numbers.contains(&numbers) && differs() {
+                    if text.is_new(*token) && !self.numbers.contains(&numbers) && numbers.write(written) != written {
                         self.numbers.push(numbers);
-                    }
-                    if text.is_new(*token) && !self.new_numbers.contains(&numbers) && differs() {
-                        self.new_numbers.push(numbers);
                     }
                 }
             }
@@ -404,7 +350,7 @@ impl Facts {
 /// Writes a document by a plan.
 struct Writer<'t> {
     text: &'t Text,
-    plan: &'t Plan<'t>,
+    plan: &'t Plan,
     out: String,
     /// Where it is given up.
     most: usize,
@@ -417,7 +363,7 @@ impl Writer<'_> {
 
     fn token(&mut self, token: Span) {
         let (written, is_new) = (self.text.get(token), self.text.is_new(token));
-        if self.plan.keep && !is_new {
+        if !is_new {
             self.out.push_str(written);
         } else if written.starts_with('"') {
             self.plan.style.strings.write(written, &mut self.out);
@@ -440,7 +386,7 @@ impl Writer<'_> {
     fn items(&mut self, items: &Items, [begin, end]: [char; 2], empty: &str, depth: usize) {
         let (text, plan) = (self.text, self.plan);
         let open = text.get(items.open);
-        let is_kept = plan.keep && items.depth.is_some_and(|at| usize::from(at) == depth || !open.contains('\n'));
+        let is_kept = items.depth.is_some_and(|at| usize::from(at) == depth || !open.contains('\n'));
         self.out.push(begin);
         if items.members.is_empty() {
             self.out.push_str(if is_kept { open } else { empty });
@@ -485,12 +431,11 @@ impl Writer<'_> {
     /// Writes what is in a container with the style's white space.
     fn laid_out(&mut self, items: &Items, depth: usize) {
         let style = &self.plan.style;
-        let on_one_line = self.plan.keep
-            && match self.plan.fresh {
-                Fresh::Style => false,
-                Fresh::FlatOnOneLine => items.members.iter().all(|member| member.value.items().is_none()),
-                Fresh::OnOneLine => true,
-            };
+        let on_one_line = match self.plan.fresh {
+            Fresh::Style => false,
+            Fresh::FlatOnOneLine => items.members.iter().all(|member| member.value.items().is_none()),
+            Fresh::OnOneLine => true,
+        };
         let indent = style.indent.as_deref().filter(|_| !on_one_line);
         let line = |out: &mut String, depth: usize| {
             if let Some(indent) = indent {

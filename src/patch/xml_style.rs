@@ -1,7 +1,7 @@
 //! The ways to write a patched XML document.
 //!
 //! The likeliest is every node as it was written, in the old version or in the patch. Next come what is new as the old
-//! version's writer would have it, and then the whole document as the usual writers have it.
+//! version's writer would have it, and then as canonical XML has it.
 
 use super::Trial;
 use super::xml::{Id, Kind, Tree};
@@ -32,39 +32,19 @@ struct Writer {
     ascii: bool,
     /// CDATA sections are written as other text.
     no_cdata: bool,
-    attributes: Attributes,
-}
-
-/// The order of attributes and namespace declarations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Attributes {
-    AsWritten,
-    NamespacesFirst,
-    /// Namespaces first, and both in alphabetical order, as in canonical XML and, nearly, in Java's DOM.
-    Sorted,
-}
-
-/// What is written anew.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Anew {
-    Nothing,
-    /// What is new or was changed.
-    Fresh,
-    Everything,
+    /// Namespace declarations come first, and both these and attributes in alphabetical order, as in canonical XML and, nearly, in
+    /// Java's DOM.
+    sorted: bool,
 }
 
 /// One way to write a document.
 #[derive(Debug, Clone)]
-struct Plan<'a> {
-    anew: Anew,
+struct Plan {
+    /// Whether what is new or was changed is written as this writer does, and not as it is in the patch.
+    restyled: bool,
     writer: Writer,
     /// Elements that have lost their content.
     emptied: Empty,
-    /// The XML declaration and what follows it, in place of the old version's.
-    declaration: Option<&'a str>,
-    encoding: Encoding,
-    /// What is after the last node that is not white space, in place of the old version's.
-    end: Option<&'a str>,
     /// New text has these line ends.
     crlf: bool,
 }
@@ -117,7 +97,7 @@ impl Look {
             ascii: text.is_ascii() && xml_tag::references(text).flatten().any(|(_, name)| wide(name)),
             no_cdata: false,
             // Few may be in order by chance.
-            attributes: if is_sorted && pairs > 5 { Attributes::Sorted } else { Attributes::AsWritten },
+            sorted: is_sorted && pairs > 5,
         };
         let crlf = text.contains("\r\n") && text.matches("\r\n").count() * 2 > text.matches('\n').count();
         Self { writer, crlf, encoding }
@@ -136,7 +116,7 @@ pub(super) fn find(tree: &Tree<'_>, look: &Look, trial: &mut Trial<'_>) -> Optio
             trial.written = trial.written.saturating_add(written.out.len());
             continue;
         }
-        if let Some(found) = trial.offer(plan.encoding.write(&written.out)) {
+        if let Some(found) = trial.offer(look.encoding.write(&written.out)) {
             return Some(found);
         }
     }
@@ -144,16 +124,8 @@ pub(super) fn find(tree: &Tree<'_>, look: &Look, trial: &mut Trial<'_>) -> Optio
 }
 
 /// The ways to write a tree, the likely ones first.
-fn plans<'a>(tree: &Tree<'_>, look: &Look) -> Vec<Plan<'a>> {
-    let base = Plan {
-        anew: Anew::Nothing,
-        writer: look.writer,
-        emptied: look.writer.empty,
-        declaration: None,
-        encoding: look.encoding,
-        end: None,
-        crlf: look.crlf,
-    };
+fn plans(tree: &Tree<'_>, look: &Look) -> Vec<Plan> {
+    let base = Plan { restyled: false, writer: look.writer, emptied: look.writer.empty, crlf: look.crlf };
     let mut plans = near(tree, look, &base);
     // Canonical XML differs from what is likely in more than one way.
     let canonical = Writer {
@@ -162,24 +134,23 @@ fn plans<'a>(tree: &Tree<'_>, look: &Look) -> Vec<Plan<'a>> {
         value_greater: false,
         ascii: false,
         no_cdata: true,
-        attributes: Attributes::Sorted,
+        sorted: true,
     };
-    plans.push(Plan { anew: Anew::Fresh, writer: canonical, emptied: Empty::Long, ..base.clone() });
-    plans.extend(far(&base));
+    plans.push(Plan { restyled: true, writer: canonical, emptied: Empty::Long, ..base });
     plans
 }
 
 /// What is near to how the old version is written.
-fn near<'a>(tree: &Tree<'_>, look: &Look, base: &Plan<'a>) -> Vec<Plan<'a>> {
+fn near(tree: &Tree<'_>, look: &Look, base: &Plan) -> Vec<Plan> {
     let empties = [look.writer.empty, Empty::Short, Empty::Spaced, Empty::Long];
     let is_emptied = (0..tree.len()).any(|id| tree.node(id).emptied);
     // What is new as it came, then as the old version's writer would have it.
     let mut near = Vec::new();
     let is_fresh = (0..tree.len()).any(|id| tree.node(id).fresh);
-    for &anew in if is_fresh { &[Anew::Nothing, Anew::Fresh][..] } else { &[Anew::Nothing] } {
-        for &empty in if is_emptied || anew == Anew::Fresh { &empties[..] } else { &empties[..1] } {
+    for &restyled in if is_fresh { &[false, true][..] } else { &[false] } {
+        for &empty in if is_emptied || restyled { &empties[..] } else { &empties[..1] } {
             let writer = Writer { empty, ..base.writer };
-            near.push(Plan { anew, writer, emptied: empty, ..base.clone() });
+            near.push(Plan { restyled, writer, emptied: empty, ..base.clone() });
         }
     }
     let mut plans = near.clone();
@@ -191,14 +162,9 @@ fn near<'a>(tree: &Tree<'_>, look: &Look, base: &Plan<'a>) -> Vec<Plan<'a>> {
         |writer| writer.value_greater = !writer.value_greater,
         |writer| writer.ascii = !writer.ascii,
         |writer| writer.no_cdata = !writer.no_cdata,
-        |writer| {
-            writer.attributes = match writer.attributes {
-                Attributes::Sorted => Attributes::AsWritten,
-                Attributes::AsWritten | Attributes::NamespacesFirst => Attributes::Sorted,
-            };
-        },
+        |writer| writer.sorted = !writer.sorted,
     ];
-    for plan in near.iter().filter(|plan| plan.anew == Anew::Fresh) {
+    for plan in near.iter().filter(|plan| plan.restyled) {
         for flip in flips {
             let mut plan = plan.clone();
             flip(&mut plan.writer);
@@ -208,60 +174,10 @@ fn near<'a>(tree: &Tree<'_>, look: &Look, base: &Plan<'a>) -> Vec<Plan<'a>> {
     plans
 }
 
-/// As libraries write a whole document anew.
-fn far<'a>(base: &Plan<'a>) -> Vec<Plan<'a>> {
-    let mut plans = Vec::new();
-    let utf8 = Encoding::Utf8 { bom: false };
-    let declarations = [
-        (None, base.encoding),
-        (Some(""), base.encoding),
-        (Some("<?xml version='1.0' encoding='UTF-8'?>\n"), utf8),
-        (Some("<?xml version='1.0' encoding='utf-8'?>\n"), utf8),
-        (Some("<?xml version='1.0' encoding='ASCII'?>\n"), Encoding::Direct { last: 0x7F }),
-        (Some("<?xml version='1.0' encoding='us-ascii'?>\n"), Encoding::Direct { last: 0x7F }),
-        (Some("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"), utf8),
-        (Some("<?xml version=\"1.0\" encoding=\"utf-8\"?>\n"), utf8),
-        (Some("<?xml version=\"1.0\"?>\n"), utf8),
-        (Some("<?xml version=\"1.0\" encoding=\"UTF-8\"?>"), utf8),
-        (Some("<?xml version=\"1.0\" encoding=\"UTF-8\" standalone=\"no\"?>"), utf8),
-        (Some("<?xml version=\"1.0\" encoding=\"UTF-8\" standalone=\"yes\"?>\n"), utf8),
-    ];
-    let ends = [None, Some(""), Some("\n")];
-    let far =
-        |writer: Writer| Plan { anew: Anew::Everything, writer, emptied: writer.empty, crlf: false, ..base.clone() };
-    let libxml2 = Writer {
-        empty: Empty::Short,
-        text_greater: true,
-        value_greater: true,
-        ascii: false,
-        no_cdata: true,
-        attributes: Attributes::NamespacesFirst,
-    };
-    let writers = [
-        libxml2,
-        Writer { no_cdata: false, ..libxml2 },
-        Writer { ascii: true, ..libxml2 },
-        Writer { empty: Empty::Spaced, ..libxml2 },
-        Writer { value_greater: false, attributes: Attributes::AsWritten, no_cdata: false, ..libxml2 },
-        Writer { empty: Empty::Long, ..libxml2 },
-    ];
-    for end in ends {
-        plans.extend(writers.map(|writer| Plan { end, ..far(writer) }));
-    }
-    for end in ends {
-        for (declaration, encoding) in declarations {
-            let other = |plan: Plan<'a>| Plan { declaration, encoding, end, ..plan };
-            plans.push(other(base.clone()));
-            plans.extend(writers.map(|writer| other(far(writer))));
-        }
-    }
-    plans
-}
-
 /// A document being written.
 struct Written<'a, 't> {
     tree: &'a Tree<'t>,
-    plan: &'a Plan<'a>,
+    plan: &'a Plan,
     out: String,
     /// Where it is given up.
     most: usize,
@@ -273,40 +189,8 @@ impl Written<'_, '_> {
     }
 
     fn document(&mut self) {
-        let children = &self.tree.node(Tree::ROOT).children;
-        let is_anew = self.plan.anew == Anew::Everything;
-        // Usual writers know of no white space here, and put each node on a line of its own.
-        let nodes: Vec<Id> = children.iter().copied().filter(|&id| !is_anew || self.tree.text(id).is_none()).collect();
-        let last = nodes.iter().rposition(|&id| self.tree.text(id).is_none()).unwrap_or(0);
-        if let Some(declaration) = self.plan.declaration {
-            self.out.push_str(declaration);
-        }
-        let mut is_after_declaration = false;
-        for (place, &id) in nodes.iter().enumerate() {
-            if self.plan.declaration.is_some() {
-                let is_declaration = matches!(self.tree.node(id).kind, Kind::Declaration(_));
-                // The line end after it belongs to the declaration that takes its place.
-                let is_its_space = is_after_declaration && self.tree.text(id).is_some();
-                is_after_declaration = is_declaration;
-                if is_declaration || is_its_space {
-                    continue;
-                }
-            }
-            if place > last && self.plan.end.is_some() {
-                break;
-            }
+        for &id in &self.tree.node(Tree::ROOT).children {
             self.node(id);
-            if is_anew && place < last {
-                self.out.push('\n');
-            }
-        }
-        match self.plan.end {
-            Some(end) => self.out.push_str(end),
-            None if is_anew => {
-                let end = children.last().and_then(|&id| self.tree.text(id)).unwrap_or_default();
-                self.out.push_str(&line_ends(end));
-            }
-            None => {}
         }
     }
 
@@ -315,19 +199,12 @@ impl Written<'_, '_> {
             return;
         }
         let node = self.tree.node(id);
-        let is_anew = match self.plan.anew {
-            Anew::Nothing => false,
-            Anew::Fresh => node.fresh,
-            Anew::Everything => true,
-        };
+        let is_anew = self.plan.restyled && node.fresh;
         match &node.kind {
             Kind::Root => {}
             Kind::Text(raw) if is_anew => {
                 let text = text_anew(raw, self.plan.writer);
                 self.push(&text, node.fresh);
-            }
-            Kind::Comment(raw) | Kind::Instruction(raw) if self.plan.anew == Anew::Everything => {
-                self.push(&line_ends(raw), node.fresh);
             }
             Kind::Text(raw)
             | Kind::Comment(raw)
@@ -380,10 +257,8 @@ impl Written<'_, '_> {
 fn tag_anew(tag: &str, writer: Writer) -> String {
     let mut out = format!("<{}", xml_tag::name(tag));
     let mut all: Vec<_> = xml_tag::attributes(tag).collect();
-    match writer.attributes {
-        Attributes::AsWritten => {}
-        Attributes::NamespacesFirst => all.sort_by_key(|one| one.declares().is_none()),
-        Attributes::Sorted => all.sort_by_key(|one| (one.declares().is_none(), one.name)),
+    if writer.sorted {
+        all.sort_by_key(|one| (one.declares().is_none(), one.name));
     }
     for one in all {
         out.extend([" ", one.name, "=\""]);

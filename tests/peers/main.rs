@@ -1,4 +1,4 @@
-//! Mirrors of what other programs serve and write, and those programs by themselves: they do what these tests count on.
+//! Mirrors of what programs of others serve and write.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics has failed")]
 
@@ -9,7 +9,6 @@ mod channels;
 mod nginx;
 mod patches;
 mod pywb;
-mod servers;
 mod warcs;
 mod websocket;
 mod websub;

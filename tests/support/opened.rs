@@ -403,17 +403,8 @@ impl Mirror {
 
     /// Attributes; of what a symbolic link leads to.
     pub fn stat(&self, path: &str) -> std::io::Result<Stat> {
-        self.stat_of(path, true)
-    }
-
-    /// Attributes; of a symbolic link itself.
-    pub fn lstat(&self, path: &str) -> std::io::Result<Stat> {
-        self.stat_of(path, false)
-    }
-
-    fn stat_of(&self, path: &str, follow: bool) -> std::io::Result<Stat> {
         let opened = self.opened();
-        let found = opened.find(path, follow).and_then(|found| Ok(opened.tree.getattr(found.ino).wait()?.0));
+        let found = opened.find(path, true).and_then(|found| Ok(opened.tree.getattr(found.ino).wait()?.0));
         let Attributes { ino, kind, size, mtime } = found.map_err(|error| io(&error))?;
         Ok(Stat { ino, kind, size, nanos: mtime.nanos() })
     }

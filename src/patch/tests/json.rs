@@ -114,9 +114,7 @@ fn other_styles_are_found() {
         (r#"{"a": 1}"#, r#"[{"op":"add","path":"/b","value":1e22}]"#, r#"{"a": 1, "b": 1e+22}"#, 2),
         (r#"{"a":1}"#, r#"[{"op":"add","path":"/b","value":1.0}]"#, r#"{"a":1,"b":1}"#, 4),
         (r#"{"a": 1, "c": 2}"#, r#"[{"op":"add","path":"/b","value":3}]"#, r#"{"a": 1, "c": 2, "b": 3}"#, 3),
-        ("{\"a\":1}", r#"[{"op":"replace","path":"/a","value":2}]"#, "{\"a\": 2}\n", 60),
         ("{\n \"a\": 1\n}", r#"[{"op":"add","path":"/b","value":[1,2]}]"#, "{\n \"a\": 1,\n \"b\": [1, 2]\n}", 3),
-        ("{ \"a\" :1 , \"b\":2}", r#"[{"op":"remove","path":"/b"}]"#, "{\"a\":1}", 60),
     ] {
         let count = tries(Kind::JsonPatch, old, patch, new);
         assert!(count <= most, "{count} tries for {new}");

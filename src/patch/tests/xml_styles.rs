@@ -13,10 +13,6 @@ fn other_styles_are_found() {
         ("<a/>", "<add sel='a'><d k='1>'>x>y</d></add>", "<a><d k=\"1&gt;\">x&gt;y</d></a>", 3),
         ("<a/>", "<add sel='a'><d><![CDATA[x]]></d></add>", "<a><d>x</d></a>", 12),
         ("<a>&#233;</a>", "<add sel='a'>ü</add>", "<a>&#233;&#252;</a>", 2),
-        ("<?xml version=\"1.0\"?>\n<a k='1'><b/></a>\n", "<remove sel='a/b'/>", "<a k=\"1\"/>", 120),
-        ("<a k='1'><b/></a>\n", "<remove sel='a/b'/>", "<?xml version='1.0' encoding='UTF-8'?>\n<a k=\"1\"/>", 120),
-        ("<a><b/></a>", "<remove sel='a/b'/>", "<a/>\n", 120),
-        ("<a>\r\n<b k = '1' /></a>", "<add sel='a/b'>x</add>", "<a>\n<b k=\"1\">x</b></a>", 60),
     ] {
         let count = tries(Kind::XmlPatch, old, &format!("<p>{operations}</p>"), new);
         assert!(count <= most, "{count} tries for {new}");
