@@ -384,7 +384,7 @@ impl Writer<'_> {
     }
 
     fn items(&mut self, items: &Items, [begin, end]: [char; 2], empty: &str, depth: usize) {
-        let (text, plan) = (self.text, self.plan);
+        let text = self.text;
         let open = text.get(items.open);
         let is_kept = items.depth.is_some_and(|at| usize::from(at) == depth || !open.contains('\n'));
         self.out.push(begin);

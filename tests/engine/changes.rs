@@ -286,22 +286,41 @@ fn a_change_without_a_time_is_told_by_its_hash_and_without_both_by_its_place() {
 
 #[test]
 fn a_change_without_a_time_in_a_list_that_begins_later_is_none_of_those_before() {
-    let mut source = Source::start(&[("/a", "a"), ("/b", "b")], &["changelist"]);
-    source.changes("");
-    let mirror = opened(&source);
-    let created = change(&source.url("/c"), "created", &facts_of(b"c"));
-    let deleted = change(&source.url("/c"), "deleted", "");
-    source.changes(&(created.clone() + &deleted));
-    mirror.refreshed();
-    // The baseline is made anew, and changes before it are not listed any more.
-    source.list(100);
-    source.server.file("/changelist.xml", change_list(Some(100), None, "", ""));
-    mirror.refreshed();
-    agrees(&mirror, &source);
-    source.put("/c", b"c");
-    source.server.file("/changelist.xml", change_list(Some(100), None, "", &created));
-    mirror.refreshed();
-    agrees(&mirror, &source);
+    // By a clock that is right, and by one that is late.
+    for is_late in [false, true] {
+        let mut source = Source::start(&[("/a", "a"), ("/b", "b")], &["changelist"]);
+        source.changes("");
+        let mirror = opened(&source);
+        let entry = |path: &str, kind: &str, more: &str| change(&source.url(path), kind, more);
+        let (created, deleted) = (entry("/c", "created", &facts_of(b"c")), entry("/c", "deleted", ""));
+        let (gone, back) = (entry("/b", "deleted", ""), entry("/b", "created", &facts_of(b"b")));
+        source.changes(&(created.clone() + &deleted + &gone + &back));
+        mirror.refreshed();
+        agrees(&mirror, &source);
+        // The baseline is made anew, and changes before it are not listed any more.
+        let begin = if is_late { 100 } else { next_second() };
+        source.list(begin);
+        let publish = |source: &Source, entries: &str| {
+            source.server.file("/changelist.xml", change_list(Some(begin), None, "", entries));
+        };
+        publish(&source, "");
+        mirror.refreshed();
+        agrees(&mirror, &source);
+        source.put("/c", b"c");
+        source.remove("/b");
+        publish(&source, &(created.clone() + &gone));
+        mirror.refreshed();
+        agrees(&mirror, &source);
+        // What is empty for a moment only has the same changes after it.
+        publish(&source, "");
+        mirror.refreshed();
+        publish(&source, &created);
+        mirror.refreshed();
+        publish(&source, &(created + &gone));
+        mirror.refreshed();
+        agrees(&mirror, &source);
+        assert_eq!(mirror.status()["state"], "complete");
+    }
 }
 
 #[test]

@@ -100,7 +100,8 @@ fn without_a_home_directory_the_cache_is_not_where_anybody_may_write() {
     let said = text(&output);
     shell(&format!("umount -l {} 2>/dev/null || true", folder.path().display()));
     assert!(!output.status.success(), "{said}");
-    assert!(said.contains("cache") && !said.contains("/tmp/resourcesync"), "{said}");
+    let where_all_may_write = std::env::temp_dir().join("resourcesync").display().to_string();
+    assert!(said.contains("cache") && !said.contains(&where_all_may_write), "{said}");
 }
 
 #[test]
@@ -462,7 +463,7 @@ fn the_catalogs_log_stays_short_however_many_messages_come_and_whoever_reads() {
     let log = mirror.cache.join("catalog.db-wal");
     let began = Instant::now();
     let mut longest = 0;
-    while began.elapsed() < Duration::from_secs(8) {
+    while began.elapsed() < Duration::from_secs(4) {
         longest = longest.max(fs::metadata(&log).map_or(0, |log| log.len()));
         std::thread::sleep(Duration::from_millis(20));
     }

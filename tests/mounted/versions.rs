@@ -189,12 +189,12 @@ fn five_thousand_changes_by_change_dump_are_versions_and_moments() {
     crate::support::require(&["nginx"]);
     let seed = crate::support::seed();
     let mut nginx = Nginx::prepare();
-    let mut history = History::new(&nginx, seed, 1000);
+    let mut history = History::new(&nginx, seed, 500);
     history.publish(&["changedump"]);
     let baseline = history.now.clone();
     nginx.start();
     let mirror = Mirror::mount(&nginx.url("/"), "poll=0,content=all");
-    mirror.wait("all content", |status| status["cached"]["resources"] == 1000);
+    mirror.wait("all content", |status| status["cached"]["resources"] == 500);
     for _ in 0..10 {
         history.changes(500);
         history.pack();
@@ -227,12 +227,12 @@ fn five_thousand_changes_by_change_dump_are_versions_and_moments() {
             assert!(found == wanted, "SEED={seed}, second {second}: {} files, not {}", found.len(), wanted.len());
         }
     };
-    check(15);
+    check(8);
     mirror.kill();
     drop(nginx);
     let again = mirror.try_mount();
     assert!(again.status.success(), "{}", crate::support::text(&again));
-    check(5);
+    check(3);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::catalog::model::inode::ROOT;
 pub const DATABASE: &str = "catalog.db";
 
 /// Each step brings a database of that number to the next; a new one goes through all of them.
-const STEPS: [&str; 14] = ["
+const STEPS: [&str; 15] = ["
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
     -- A set of resources: one Capability List, or one list where there is none.
@@ -380,6 +380,8 @@ const STEPS: [&str; 14] = ["
         history_from INTEGER NOT NULL,
         PRIMARY KEY (rset, root)
     ) WITHOUT ROWID;
+", "
+    ALTER TABLE feed ADD COLUMN edition_from INTEGER; -- the beginning of that edition's interval
 "];
 
 /// The size of a page in bytes. With 4 KiB, 3.77 million rows took a tenth longer to write; with 16 KiB a twentieth less,

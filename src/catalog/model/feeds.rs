@@ -47,6 +47,8 @@ impl Beginning {
 pub struct Edition {
     /// Where the list is.
     pub url: String,
+    /// The beginning of its interval.
+    pub from: Option<Datetime>,
     /// A digest of each entry, from the oldest change to the newest; none where each change has a time.
     pub entries: Vec<u64>,
 }

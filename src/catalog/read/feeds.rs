@@ -11,7 +11,7 @@ use crate::document::{Capability, Datetime};
 type Result<T> = std::result::Result<T, CatalogError>;
 
 const FEED: &str = "root, capability, url, etag, last_modified, above, cursor, read, failure, until, beside, \
-    beside_etag, beside_last_modified, edition, lost, edition_url, missed, history_from";
+    beside_etag, beside_last_modified, edition, lost, edition_url, missed, history_from, edition_from";
 
 pub(in crate::catalog) fn digests(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks_exact(8).filter_map(|digest| digest.try_into().ok()).map(u64::from_le_bytes).collect()
@@ -37,6 +37,7 @@ pub(in crate::catalog) fn feed(row: &Row<'_>) -> rusqlite::Result<Feed> {
         edition: Edition {
             entries: digests(&row.get::<_, Vec<u8>>(13)?),
             url: row.get::<_, Option<String>>(15)?.unwrap_or_default(),
+            from: row.get::<_, Option<i64>>(18)?.map(Datetime::from_nanos),
         },
         lost: row.get::<_, Option<i64>>(14)?.map(Datetime::from_nanos),
         missed: row.get::<_, Option<i64>>(16)?.map(Datetime::from_nanos),

@@ -71,8 +71,8 @@ impl Transaction<'_> {
             .prepare_cached(
                 "INSERT OR REPLACE INTO feed (rset, root, capability, url, etag, last_modified, above, cursor, read,
                      failure, until, beside, beside_etag, beside_last_modified, edition,
-                     lost, edition_url, missed, history_from)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
+                     lost, edition_url, missed, history_from, edition_from)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
             )?
             .execute(params![
                 rset,
@@ -93,7 +93,8 @@ impl Transaction<'_> {
                 feed.lost.map(Datetime::nanos),
                 feed.edition.url,
                 feed.missed.map(Datetime::nanos),
-                feed.history_from.map(Datetime::nanos)
+                feed.history_from.map(Datetime::nanos),
+                feed.edition.from.map(Datetime::nanos)
             ])?;
         self.connection()
             .prepare_cached("DELETE FROM feed_replaced WHERE rset = ?1 AND root = ?2")?

@@ -188,11 +188,12 @@ struct Reading {
 impl Reading {
     fn has_read(&mut self, document: &Spooled, survey: &Survey) {
         self.feed.has_read(Beginning { entries: survey.entries, digest: survey.digest }, survey.known);
-        // A list that is empty for a while says nothing of what was in it, unless it begins later than all of that.
-        let begins_later = document.about.from.is_some_and(|from| self.feed.cursor.is_none_or(|cursor| cursor <= from));
-        let is_emptied = survey.entries == 0 && survey.cut().is_none() && begins_later;
-        if !survey.edition.is_empty() || is_emptied && self.feed.edition.url == document.row.url {
-            self.feed.edition = Edition { url: document.row.url.clone(), entries: survey.edition.clone() };
+        let (url, from) = (&document.row.url, document.about.from);
+        // A list that is empty for a while says nothing of what was in it, unless it begins later: then all of that lies before it.
+        let begins_later = self.feed.edition.from.is_some() && self.feed.edition.from < from;
+        let is_left_behind = survey.is_empty() && begins_later && self.feed.edition.url == *url;
+        if !survey.edition.is_empty() || is_left_behind {
+            self.feed.edition = Edition { url: url.clone(), from, entries: survey.edition.clone() };
         }
     }
 

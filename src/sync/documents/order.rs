@@ -79,6 +79,11 @@ impl Survey {
         self.cut.as_deref()
     }
 
+    /// Whether it was read to its end, and has no entry.
+    pub(in crate::sync) fn is_empty(&self) -> bool {
+        self.entries == 0 && self.cut.is_none()
+    }
+
     /// Changes that may be new.
     pub(in crate::sync) fn left(&self) -> u64 {
         self.entries.saturating_sub(self.done)
@@ -141,6 +146,11 @@ pub(in crate::sync) fn survey(
         false => order.walk(&digests).copied().collect(),
     };
     let alignment = align(before, &edition);
+    // Whatever is in a list that had no entry when it began then or earlier is new.
+    let was_empty = feed.edition.url == document.row.url
+        && feed.edition.entries.is_empty()
+        && feed.edition.from.is_some()
+        && feed.edition.from <= document.about.from;
     let oldest = order.walk(&times).find_map(|one| one.datetime).filter(|_| is_dated);
     let reaches_back = known.is_some() || oldest.is_some() && oldest < feed.cursor;
     let whole = times.len() as u64;
@@ -167,7 +177,7 @@ pub(in crate::sync) fn survey(
             other => other,
         },
         withdrawn: alignment.withdrawn && cut.is_none(),
-        new_from: alignment.new_from,
+        new_from: if was_empty { 0 } else { alignment.new_from },
         staged,
         cut,
     })
@@ -205,7 +215,10 @@ fn read(document: &Spooled, feed: &Feed, budget: &Budget, store: &Store) -> Resu
     let mut staging = Staging::new(store)?;
     let (mut reader, mut broken) = match document.entries(&document.row.url) {
         Ok(reader) => (Some(reader), None),
-        Err(error) => (None, Some(error)),
+        Err(error) => {
+            cut = Some(error.to_string());
+            (None, Some(error))
+        }
     };
     while let Some(reader) = &mut reader {
         let entry = match reader.next() {
