@@ -11,9 +11,9 @@
 //! * What the patch does not touch stays as it was written. Both document models here keep each token's own text, and
 //!   the white space between, so that a document to which nothing is done is written as it was read.
 //! * What the patch adds is written in the style of the old document, and where that shows none, in each of the usual ways; XML
-//!   also in the canonical form. They are tried one after another, likeliest first, until the caller's check accepts one. A
-//!   Source that formats the whole document differently from version to version is not served by its patches: the resource is
-//!   fetched.
+//!   also in the canonical form. They are tried one after another, likeliest first, until the caller's check accepts one. The
+//!   patches of a Source that formats the whole document differently from version to version are of no use: the resource is
+//!   fetched, and a superseded version that is nowhere else cannot be read.
 //!
 //! That the check has the last word is what makes guessing safe: a wrong guess costs time, never a wrong content.
 //!

@@ -203,7 +203,7 @@ struct Entries {
 /// Reads all entries of a list. What is wrong with them, and where the list breaks off, is reported when they are applied.
 fn read(document: &Spooled, feed: &Feed, budget: &Budget, store: &Store) -> Result<Entries, Unsurveyed> {
     let (mut times, mut digests, mut bytes) = (Vec::new(), Vec::new(), 0_u64);
-    let (mut known, mut cut) = (None, None);
+    let mut known = None;
     // A list that was given another name begins where it did; two lists of the same few words do not.
     let mut hasher = Sha256::new();
     match document.about.from {
@@ -215,17 +215,13 @@ fn read(document: &Spooled, feed: &Feed, budget: &Budget, store: &Store) -> Resu
     let mut staging = Staging::new(store)?;
     let (mut reader, mut broken) = match document.entries(&document.row.url) {
         Ok(reader) => (Some(reader), None),
-        Err(error) => {
-            cut = Some(error.to_string());
-            (None, Some(error))
-        }
+        Err(error) => (None, Some(error)),
     };
     while let Some(reader) = &mut reader {
         let entry = match reader.next() {
             Ok(Some(entry)) => entry,
             Ok(None) => break,
             Err(error) => {
-                cut = Some(error.to_string());
                 broken = Some(error);
                 break;
             }
@@ -261,6 +257,7 @@ fn read(document: &Spooled, feed: &Feed, budget: &Budget, store: &Store) -> Resu
             }
         }
     }
+    let cut = broken.as_ref().map(ToString::to_string);
     let staged = staging.finish(broken)?;
     Ok(Entries { times, digests, bytes, known, digest: hasher.finalize().into(), staged, cut })
 }
