@@ -51,9 +51,14 @@ fn a_passing_fault_is_not_seen() {
     let body = bytes(1, 3000);
     let tries = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let (content, count) = (body.clone(), tries.clone());
-    server.on("/a", move |request| match count.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
-        0 => Reply::status(503).with("Retry-After", "1"),
-        _ => Reply::good(request, &content),
+    let times = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let asked = times.clone();
+    server.on("/a", move |request| {
+        asked.lock().unwrap().push(Instant::now());
+        match count.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
+            0 => Reply::status(503).with("Retry-After", "2"),
+            _ => Reply::good(request, &content),
+        }
     });
     let other = bytes(2, 3000);
     let content = other.clone();
@@ -71,6 +76,8 @@ fn a_passing_fault_is_not_seen() {
         (tries.load(std::sync::atomic::Ordering::SeqCst), broken.load(std::sync::atomic::Ordering::SeqCst)),
         (2, 2)
     );
+    let times = times.lock().unwrap();
+    assert!(times[1] - times[0] >= Duration::from_millis(1900), "it is asked again when it said: {times:?}");
 }
 
 #[test]
