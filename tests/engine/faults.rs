@@ -181,3 +181,23 @@ fn an_entry_that_is_wrong_does_not_stop_the_others() {
         assert!(warnings.contains(part), "{part:?} is not in {warnings}");
     }
 }
+
+#[test]
+fn a_host_that_is_busy_is_left_alone_until_it_said() {
+    let server = Server::start();
+    server.source(AT, &entry_of(&server.url("/busy"), b"busy"));
+    let mirror = Mirror::mount(&server.url("/"), "poll=0,timeout=1");
+    let answered = std::sync::Arc::new(std::sync::OnceLock::new());
+    let first = answered.clone();
+    server.on("/busy", move |_| {
+        first.get_or_init(Instant::now);
+        Reply::status(503).with("Retry-After", "6")
+    });
+    assert!(mirror.read("busy").is_err());
+    // A reader waits, and tries all the same; what nobody waits for does not.
+    let before = server.requests().len();
+    let _ = mirror.refresh();
+    let waited = answered.get().unwrap().elapsed();
+    let asked = server.requests().len() - before;
+    assert!(asked == 0 || waited >= Duration::from_secs(6), "{asked} requests after {waited:?}");
+}
