@@ -147,7 +147,7 @@ fn whatever_comes_the_daemon_stays_small() {
     server.file("/entry.xml", bomb(&format!("{begin}<url>"), b"<x/>", 64));
     server.on("/head", |_| Reply::ok("x").with("X-More", &"x".repeat(32 << 20)));
     server.on("/endless", |_| Reply::endless(vec![b'x'; 64 << 10]));
-    let large = Item::new(&server.url("/large"), &vec![0; 48 << 20]);
+    let large = Item::new(&server.url("/large"), &vec![0; 128 << 20]);
     let items = [items(&server), vec![large]].concat();
     packed(&server, &items, "");
     let others = entry_of(&server.url("/head"), b"x") + &entry(&server.url("/endless"), "");
@@ -155,7 +155,7 @@ fn whatever_comes_the_daemon_stays_small() {
     server.file("/list.xml", resource_list(AT, &entries));
     let parts = ["/list.xml", "/bomb.xml", "/token.xml", "/entry.xml"].map(|path| server.url(path));
     server.file("/resourcelist.xml", index("resourcelist", &format!("at=\"{AT}\""), &parts));
-    let mirror = mount(&server, "seed=dump,limit_document=64M,limit_resource=128M,timeout=60,wait=300");
+    let mirror = mount(&server, "seed=dump,limit_document=64M,limit_resource=512M,timeout=60,wait=300");
     let daemon = mirror.daemon().unwrap();
     for said in [
         "limit_document",
@@ -165,8 +165,8 @@ fn whatever_comes_the_daemon_stays_small() {
         assert!(mirror.errors().contains(said), "{said:?} is not in {}", mirror.errors());
     }
     cannot_be_read(&mirror, "head", "limit_header=64K");
-    cannot_be_read(&mirror, "endless", "limit_resource=128M");
-    assert_eq!(mirror.read("large").unwrap().len(), 48 << 20);
+    cannot_be_read(&mirror, "endless", "limit_resource=512M");
+    assert_eq!(mirror.read("large").unwrap().len(), 128 << 20);
     (0..3).for_each(|number| is_usable(&mirror, number));
     let peak = peak(daemon);
     println!("VmHWM: {} MiB", peak >> 10);

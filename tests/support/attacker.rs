@@ -37,7 +37,7 @@ pub fn mebibytes(process: u32, line: &str) -> u64 {
         / 1024
 }
 
-/// How much processor time a process has had, to a hundredth of a second: the fields 14 and 15 of /proc/PID/stat.
+/// The processor time of a process, in steps of 10 ms: fields 14 and 15 of /proc/PID/stat (proc(5)).
 pub fn processor_time(process: u32) -> Duration {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("its times");
     let (_, after_name) = text.rsplit_once(')').expect("its name");

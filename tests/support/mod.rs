@@ -115,9 +115,10 @@ pub fn resource_list(at: &str, entries: &str) -> String {
     document("resourcelist", &format!("at=\"{at}\""), "", entries)
 }
 
-/// How many resources the Sources have that are there for their size: `RESOURCES`, or else as many as are soon read.
+/// The number of resources of a large Source: `RESOURCES`, at least 1,000; by default as many as are read within seconds.
 pub fn many() -> u64 {
-    std::env::var("RESOURCES").ok().and_then(|count| count.parse().ok()).unwrap_or(4000)
+    let Ok(count) = std::env::var("RESOURCES") else { return 4000 };
+    count.parse().ok().filter(|count| *count >= 1000).expect("RESOURCES is a number from 1000")
 }
 
 /// What a random test begins from, said so that it can be run again: `SEED`, or else another one each time.
@@ -306,7 +307,7 @@ impl Mirror {
     pub fn wait_for_end(&self) {
         let began = Instant::now();
         while let Some(daemon) = self.daemon() {
-            // One process is asked for, until it has ended, not all.
+            // Cheaper than to search all processes each time.
             while fs::read(format!("/proc/{daemon}/cmdline")).is_ok_and(|line| !line.is_empty()) {
                 assert!(began.elapsed() < Duration::from_secs(120), "the daemon does not end");
                 std::thread::sleep(Duration::from_millis(10));
