@@ -1,7 +1,7 @@
 //! The ways to write a patched XML document.
 //!
-//! The likeliest is every node as it was written, in the old version or in the patch. Next come what is new as the old
-//! version's writer would have it, and then as canonical XML has it.
+//! The likeliest is every node as it was written, in the old version or in the patch. Next, new nodes are written in the old
+//! version's style, and then as canonical XML.
 
 use super::Trial;
 use super::xml::{Id, Kind, Tree};

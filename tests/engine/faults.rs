@@ -77,7 +77,7 @@ fn a_passing_fault_is_not_seen() {
         (2, 2)
     );
     let times = times.lock().unwrap();
-    assert!(times[1] - times[0] >= Duration::from_millis(1900), "it is asked again when it said: {times:?}");
+    assert!(times[1] - times[0] >= Duration::from_millis(1900), "retried before the time in Retry-After: {times:?}");
 }
 
 #[test]
@@ -183,21 +183,21 @@ fn an_entry_that_is_wrong_does_not_stop_the_others() {
 }
 
 #[test]
-fn a_host_that_is_busy_is_left_alone_until_it_said() {
+fn retry_after_delays_all_background_requests_to_the_host() {
     let server = Server::start();
     server.source(AT, &entry_of(&server.url("/busy"), b"busy"));
     let mirror = Mirror::mount(&server.url("/"), "poll=0,timeout=1");
-    let answered = std::sync::Arc::new(std::sync::OnceLock::new());
-    let first = answered.clone();
+    let busy_since = std::sync::Arc::new(std::sync::OnceLock::new());
+    let first = busy_since.clone();
     server.on("/busy", move |_| {
         first.get_or_init(Instant::now);
         Reply::status(503).with("Retry-After", "6")
     });
     assert!(mirror.read("busy").is_err());
-    // A reader waits, and tries all the same; what nobody waits for does not.
+    // A reader tries nevertheless; a sync waits.
     let before = server.requests().len();
     let _ = mirror.refresh();
-    let waited = answered.get().unwrap().elapsed();
+    let waited = busy_since.get().unwrap().elapsed();
     let asked = server.requests().len() - before;
     assert!(asked == 0 || waited >= Duration::from_secs(6), "{asked} requests after {waited:?}");
 }

@@ -1,4 +1,4 @@
-//! Mirrors of what programs of others serve and write.
+//! Mirrors of what third-party programs serve and write.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics has failed")]
 

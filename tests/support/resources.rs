@@ -24,15 +24,15 @@ pub fn numbered(server: &Server, names: std::ops::Range<u64>) -> String {
     names.map(resource).collect()
 }
 
-/// A resource cannot be read, and this is why.
-pub fn cannot_be_read(mirror: &impl Mirrored, path: &str, said: &str) {
+/// A resource cannot be read, for this reason.
+pub fn cannot_be_read(mirror: &impl Mirrored, path: &str, reason: &str) {
     let error = mirror.read(path).expect_err(path);
     assert_eq!(error.raw_os_error(), Some(5), "{path}: {error}");
     let errors = mirror.status()["errors"].to_string();
-    assert!(errors.contains(said), "{path}: {said:?} is not in {errors}");
+    assert!(errors.contains(reason), "{path}: {reason:?} is not in {errors}");
 }
 
-/// A numbered resource can be read as ever.
+/// A numbered resource can be read.
 pub fn is_usable(mirror: &impl Mirrored, number: u64) {
     assert_eq!(
         mirror.read(&number.to_string()).expect("its content"),

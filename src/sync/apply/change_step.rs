@@ -189,10 +189,11 @@ impl Reading {
     fn has_read(&mut self, document: &Spooled, survey: &Survey) {
         self.feed.has_read(Beginning { entries: survey.entries, digest: survey.digest }, survey.known);
         let (url, from) = (&document.row.url, document.about.from);
-        // A list that is empty for a while says nothing of what was in it, unless it begins later: then all of that lies before it.
+        // An empty list does not replace the edition before: a publisher may be rewriting it. If it begins later, it does: all entries
+        // of that edition lie before it.
         let begins_later = self.feed.edition.from.is_some() && self.feed.edition.from < from;
-        let is_left_behind = survey.is_empty() && begins_later && self.feed.edition.url == *url;
-        if !survey.edition.is_empty() || is_left_behind {
+        let is_replaced = survey.is_empty() && begins_later && self.feed.edition.url == *url;
+        if !survey.edition.is_empty() || is_replaced {
             self.feed.edition = Edition { url: url.clone(), from, entries: survey.edition.clone() };
         }
     }

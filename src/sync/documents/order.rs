@@ -146,7 +146,7 @@ pub(in crate::sync) fn survey(
         false => order.walk(&digests).copied().collect(),
     };
     let alignment = align(before, &edition);
-    // Whatever is in a list that had no entry when it began then or earlier is new.
+    // All entries are new in a list that was empty when it began at this time or earlier.
     let was_empty = feed.edition.url == document.row.url
         && feed.edition.entries.is_empty()
         && feed.edition.from.is_some()
